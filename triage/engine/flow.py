@@ -1,0 +1,517 @@
+"""Which values depend on parameters alone, and which instructions write such values into new buffers.
+
+Every computation is summarised once, in terms of its own parameters; a caller maps the summary onto its operands. So a
+loop body that a pass left alone is never looked at again, and a value's history is exact through tuples, calls,
+conditionals, fusions and the carries of while loops.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Iterable, Union
+
+from . import opcodes
+from .ir import Computation, Instruction, Module, Shape
+
+Source = tuple[int, tuple[int, ...]]            # (parameter number, index path inside its tuple) of a computation
+WriteKey = tuple[str, ...]                      # call sites from the outside in, then the instruction, then a leaf index
+Buffer = Union[Source, WriteKey]
+MAX_DEPENDENCIES = 2048         # a value of more parameters than this is treated as a new quantity
+MAX_READERS = 6                 # readers remembered per buffer
+MAX_DEPTH = 200                 # nesting of called computations
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One array. `pure`: nothing but the parameters `deps` (and constants) decides its content."""
+    pure: bool
+    deps: frozenset[Source] = frozenset()
+    kind: int = opcodes.NOTHING                 # strongest kind between the parameters and here
+    same: Source | None = None                  # the parameter whose content this is, element for element
+    buffers: tuple[Buffer, ...] = ()            # where it lies
+    fixed: frozenset[Source] = frozenset()      # sources that choose positions: pure only where they are constants
+
+
+Tree = Union[Leaf, tuple]
+IMPURE = Leaf(False)
+CONSTANT = Leaf(True)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An instruction that reads a buffer. `loops`: the while instructions around it, innermost first."""
+    instruction: Instruction
+    computation: str
+    operand: Shape
+    loops: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """An instruction that writes a new buffer out of parameters alone, as seen from the summarised computation."""
+    key: WriteKey
+    instruction: Instruction
+    computation: str
+    shape: Shape                                # of the array written
+    deps: frozenset[Source]
+    own: int                                    # kind of this instruction alone
+    kind: int                                   # strongest on the chain
+    fixed: frozenset[Source] = frozenset()      # as in Leaf
+    loops: tuple[str, ...] = ()                 # while instructions around it, innermost first
+
+
+@dataclass
+class Summary:
+    root: Tree = CONSTANT
+    writes: dict[WriteKey, Write] = field(default_factory=dict)
+    reads: dict[Buffer, list[Read]] = field(default_factory=dict)
+    state: dict[Buffer, str] = field(default_factory=dict)      # buffers a loop overwrites: the loop's carry starts there
+    prefetches: dict[Buffer, int] = field(default_factory=dict)  # buffers moved whole into another memory space: bytes
+
+
+class Flow:
+    """Summaries of one dump's computations, shared by all stages."""
+
+    def __init__(self, min_bytes: int) -> None:
+        self.min_bytes = min_bytes
+        self._summaries: dict[tuple, Summary] = {}
+        self._closures: dict[tuple, int] = {}
+
+    def entry(self, module: Module) -> Summary:
+        """The summary of the module's entry computation; its sources are the entry parameters."""
+        if module.entry is None:
+            return Summary()
+        return _ModuleFlow(self, module).summary(module.entry.name, False, 0)
+
+
+class _ModuleFlow:
+    def __init__(self, flow: Flow, module: Module) -> None:
+        self.flow, self.module = flow, module
+        self._ids: dict[str, int] = {}
+
+    def closure_id(self, name: str, depth: int = 0) -> int:
+        """A number for the text of a computation together with all it calls."""
+        if name in self._ids:
+            return self._ids[name]
+        self._ids[name] = -1                    # a computation that calls itself
+        computation = self.module.computations.get(name)
+        callees = called_names(computation) if computation is not None and depth < MAX_DEPTH else ()
+        key = (id(computation), *(self.closure_id(callee, depth + 1) for callee in callees))
+        number = self.flow._closures.setdefault(key, len(self.flow._closures))
+        self._ids[name] = number
+        return number
+
+    def summary(self, name: str, fused: bool, depth: int) -> Summary:
+        """`fused`: the computation runs inside one kernel, so that only its root is written, by the caller."""
+        key = (self.closure_id(name), fused)
+        known = self.flow._summaries.get(key)
+        if known is None:
+            computation = self.module.computations.get(name)
+            if computation is None or depth > MAX_DEPTH:
+                known = Summary(root=IMPURE)
+            else:
+                self.flow._summaries[key] = Summary(root=IMPURE)        # while it is being made: recursion ends here
+                known = _Evaluation(self, computation, fused, depth).run()
+            self.flow._summaries[key] = known
+        return known
+
+
+_CALL_KEYS = ("calls", "to_apply", "body", "condition", "branch_computations", "true_computation",
+              "false_computation", "called_computations")
+
+
+def called_names(computation: Computation) -> tuple[str, ...]:
+    """Computations called by the instructions through which values flow, in order, without repeats."""
+    names: dict[str, None] = {}
+    for instruction in computation.instructions:
+        for key in _CALL_KEYS:
+            if key in instruction.attributes:
+                names.update(dict.fromkeys(branch_names(instruction, key)))
+    return tuple(names)
+
+
+def branch_names(instruction: Instruction, key: str) -> list[str]:
+    value = instruction.attributes.get(key, "")
+    return [part.strip().lstrip("%") for part in value.strip("{}").split(",") if part.strip()]
+
+
+def leaves(tree: Tree) -> Iterable[Leaf]:
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Leaf):
+            yield node
+        else:
+            stack.extend(reversed(node))
+
+
+def paths(tree: Tree) -> Iterable[tuple[tuple[int, ...], Leaf]]:
+    stack: list[tuple[tuple[int, ...], Tree]] = [((), tree)]
+    while stack:
+        path, node = stack.pop()
+        if isinstance(node, Leaf):
+            yield path, node
+        else:
+            stack.extend(((*path, i), part) for i, part in reversed(list(enumerate(node))))
+
+
+def at(tree: Tree, path: Iterable[int]) -> Tree:
+    for index in path:
+        if isinstance(tree, Leaf) or index >= len(tree):
+            return tree if isinstance(tree, Leaf) else IMPURE
+        tree = tree[index]
+    return tree
+
+
+def like(shape: Shape, leaf: Leaf) -> Tree:
+    """A tree of the shape's form with the same leaf everywhere."""
+    return tuple(like(part, leaf) for part in shape.parts) if shape.parts is not None else leaf
+
+
+def shape_at(shape: Shape, path: Iterable[int]) -> Shape:
+    for index in path:
+        if shape.parts is None or index >= len(shape.parts):
+            return shape
+        shape = shape.parts[index]
+    return shape
+
+
+class _Evaluation:
+    """One walk over one computation's instructions."""
+
+    def __init__(self, flow: _ModuleFlow, computation: Computation, fused: bool, depth: int) -> None:
+        self.flow, self.computation, self.fused, self.depth = flow, computation, fused, depth
+        self.min_bytes = flow.flow.min_bytes
+        self.values: dict[str, Tree] = {}
+        self.out = Summary()
+
+    def run(self) -> Summary:
+        for instruction in self._in_order():
+            self.values[instruction.name] = self._evaluate(instruction)
+        root = self.computation.root
+        self.out.root = self.values.get(root.name, IMPURE) if root is not None else IMPURE
+        return self.out
+
+    def _in_order(self) -> Iterable[Instruction]:
+        """Operands before users: as printed, except in hand-written text."""
+        done: set[str] = set()
+        for first in self.computation.instructions:
+            stack = [first]
+            while stack:
+                instruction = stack[-1]
+                if instruction.name in done:
+                    stack.pop()
+                    continue
+                missing = [m for name in instruction.operands if (m := self._definition(name)) is not None
+                           and m.name not in done and m not in stack]
+                if missing:
+                    stack.extend(missing)
+                    continue
+                done.add(instruction.name)
+                stack.pop()
+                yield instruction
+
+    def _definition(self, operand: str) -> Instruction | None:
+        return self.computation.by_name.get(operand) or self.computation.by_name.get(operand.split("#", 1)[0])
+
+    def operand(self, name: str) -> Tree:
+        """Value of an operand; `t#0#1` is element 1 of element 0 of `t`."""
+        if name in self.values:
+            return self.values[name]
+        base, *indices = name.split("#")
+        return at(self.values.get(base, IMPURE), (int(i) if i.isdigit() else 0 for i in indices))
+
+    def operand_shape(self, name: str) -> Shape | None:
+        definition = self._definition(name)
+        if definition is None:
+            return None
+        indices = name.split("#")[1:] if name not in self.computation.by_name else []
+        return shape_at(definition.shape, (int(i) for i in indices if i.isdigit()))
+
+    # -- one instruction ---------------------------------------------------------------------------------------------
+
+    def _evaluate(self, instruction: Instruction) -> Tree:
+        opcode = instruction.opcode
+        handler = _HANDLERS.get(opcode)
+        if handler is not None:
+            return handler(self, instruction)
+        if opcode in opcodes.CONSTANT:
+            return like(instruction.shape, CONSTANT)
+        if opcode.endswith("-done") or opcode.endswith("-update"):
+            return self._async_end(instruction)
+        if opcode.endswith("-start"):
+            return self._async_start(instruction)
+        return self._plain(instruction, opcode)
+
+    def _plain(self, instruction: Instruction, opcode: str) -> Tree:
+        operands = [self.operand(name) for name in instruction.operands]
+        shape = self.operand_shape(instruction.operands[0]) if instruction.operands else None
+        kind = opcodes.kind_of(instruction, shape)
+        if kind == opcodes.NOTHING and operands:
+            return operands[0]
+        self._note_reads(instruction)
+        if kind is None or instruction.shape.is_tuple:
+            return like(instruction.shape, IMPURE)
+        first_index = {"dynamic-slice": 1, "dynamic-update-slice": 2}.get(opcode, len(operands))
+        leaf = self._joined(operands[:first_index], kind)
+        if first_index < len(operands):
+            # Indices that come from an input (a token) choose what is read: a lookup, not a copy.
+            indices = self._joined(operands[first_index:], kind)
+            leaf = replace(leaf, fixed=leaf.fixed | indices.deps | indices.fixed) if indices.pure else IMPURE
+        return self._written(instruction, instruction.shape, leaf, kind, ())
+
+    def _joined(self, operands: Iterable[Tree], kind: int) -> Leaf:
+        """What a kernel of this kind makes of its operands."""
+        deps: set[Source] = set()
+        fixed: set[Source] = set()
+        for tree in operands:
+            for leaf in leaves(tree):
+                if not leaf.pure:
+                    return IMPURE
+                deps |= leaf.deps
+                fixed |= leaf.fixed
+                kind = max(kind, leaf.kind)
+        if len(deps) > MAX_DEPENDENCIES:
+            return IMPURE
+        return Leaf(True, frozenset(deps), kind, fixed=frozenset(fixed))
+
+    def _written(self, instruction: Instruction, shape: Shape, leaf: Leaf, own: int, path: tuple[int, ...]) -> Leaf:
+        """The leaf as it lies in the new buffer that `instruction` writes; remembered if it can matter."""
+        if not leaf.pure or not leaf.deps:
+            return replace(leaf, same=None, buffers=()) if leaf.buffers or leaf.same else leaf
+        same = None
+        if own == opcodes.COPY and instruction.opcode in ("copy", "copy-start") and len(instruction.operands) == 1:
+            same = next(leaves(self.operand(instruction.operands[0]))).same
+        if self.fused:
+            return replace(leaf, same=same, buffers=())
+        key: WriteKey = (instruction.name, *(f"{{{i}}}" for i in path))
+        if shape.bytes >= self.min_bytes:
+            self.out.writes[key] = Write(key, instruction, self.computation.name, shape, leaf.deps, own, leaf.kind,
+                                         leaf.fixed)
+        return replace(leaf, same=same, buffers=(key,))
+
+    def _note_reads(self, instruction: Instruction, operands: Iterable[str] | None = None) -> None:
+        if self.fused:
+            return
+        for name in instruction.operands if operands is None else operands:
+            tree = self.operand(name)
+            if isinstance(tree, Leaf):
+                for buffer in tree.buffers:
+                    readers = self.out.reads.setdefault(buffer, [])
+                    if len(readers) < MAX_READERS:
+                        readers.append(Read(instruction, self.computation.name,
+                                            self.operand_shape(name) or instruction.shape))
+
+    # -- opcodes through which values flow -----------------------------------------------------------------------------
+
+    def _parameter(self, instruction: Instruction) -> Tree:
+        number = int(instruction.arguments) if instruction.arguments.strip().isdigit() else -1
+
+        def build(shape: Shape, path: tuple[int, ...]) -> Tree:
+            if shape.parts is not None:
+                return tuple(build(part, (*path, i)) for i, part in enumerate(shape.parts))
+            source: Source = (number, path)
+            return Leaf(True, frozenset((source,)), opcodes.NOTHING, source, (source,))
+        return build(instruction.shape, ())
+
+    def _tuple(self, instruction: Instruction) -> Tree:
+        return tuple(self.operand(name) for name in instruction.operands)
+
+    def _element(self, instruction: Instruction) -> Tree:
+        index = instruction.attributes.get("index", "")
+        if not instruction.operands or not index.isdigit():
+            return like(instruction.shape, IMPURE)
+        return at(self.operand(instruction.operands[0]), (int(index),))
+
+    def _fusion(self, instruction: Instruction) -> Tree:
+        self._note_reads(instruction)
+        name = instruction.called("calls")
+        operands = [self.operand(operand) for operand in instruction.operands]
+        if name is None:
+            return like(instruction.shape, IMPURE)
+        inner = self.flow.summary(name, True, self.depth + 1)
+        mapped = self._map(inner.root, operands, lambda buffer: ())
+        return self._written_tree(instruction, instruction.shape, mapped, inner.root)
+
+    def _written_tree(self, instruction: Instruction, shape: Shape, mapped: Tree, inner: Tree) -> Tree:
+        """Every array of a kernel's result is a buffer of its own."""
+        own = {path: leaf.kind for path, leaf in paths(inner)}
+
+        def build(tree: Tree, path: tuple[int, ...]) -> Tree:
+            if not isinstance(tree, Leaf):
+                return tuple(build(part, (*path, i)) for i, part in enumerate(tree))
+            kind = own.get(path) or opcodes.COPY
+            leaf = replace(tree, kind=max(tree.kind, kind)) if tree.pure else tree
+            return self._written(instruction, shape_at(shape, path), leaf, kind, path)
+        return build(mapped, ())
+
+    def _call(self, instruction: Instruction) -> Tree:
+        name = instruction.called("to_apply") or instruction.called("calls")
+        operands = [self.operand(operand) for operand in instruction.operands]
+        if name is None:
+            return like(instruction.shape, IMPURE)
+        if self.fused:
+            return self._map(self.flow.summary(name, True, self.depth + 1).root, operands, lambda buffer: ())
+        return self._inline(instruction, self.flow.summary(name, False, self.depth + 1), operands, ())
+
+    def _while(self, instruction: Instruction) -> Tree:
+        body = self.flow.summary(instruction.called("body") or "", self.fused, self.depth + 1)
+        initial = self.operand(instruction.operands[0]) if instruction.operands else IMPURE
+        if instruction.shape.is_tuple and isinstance(initial, Leaf):
+            initial = like(instruction.shape, IMPURE)
+        carried, result = self._carries(instruction, body.root, initial)
+        if not self.fused:
+            self._inline(instruction, body, [carried], (instruction.name,))
+        return result
+
+    def _carries(self, instruction: Instruction, root: Tree, initial: Tree) -> tuple[Tree, Tree]:
+        """(what the body reads, what the loop returns): elements the body returns unchanged, the rest IMPURE."""
+        def build(tree: Tree, path: tuple[int, ...]) -> Tree:
+            if not isinstance(tree, Leaf):
+                return tuple(build(part, (*path, i)) for i, part in enumerate(tree))
+            returned = at(root, path)
+            if isinstance(returned, Leaf) and returned.same == (0, path):
+                # A body may write the same content again (copy-insertion): the carry is still the parameter's.
+                return tree
+            for buffer in tree.buffers:
+                self.out.state.setdefault(buffer, instruction.name)
+            return IMPURE
+        carried = build(initial, ())
+        return carried, carried
+
+    def _conditional(self, instruction: Instruction) -> Tree:
+        names = [name for key in ("branch_computations", "true_computation", "false_computation")
+                 for name in branch_names(instruction, key)]
+        operands = [self.operand(operand) for operand in instruction.operands]
+        results = []
+        for name, value in zip(names, operands[1:]):
+            summary = self.flow.summary(name, self.fused, self.depth + 1)
+            site = f"{instruction.name}:{name}"
+            results.append(self._map(summary.root, [value], lambda buffer: ()) if self.fused
+                           else self._inline(instruction, summary, [value], (), site))
+        if not results or not operands or not all(leaf.pure for leaf in leaves(operands[0])):
+            return like(instruction.shape, IMPURE)
+        return self._merge(instruction.shape, results)
+
+    def _merge(self, shape: Shape, results: list[Tree]) -> Tree:
+        if shape.parts is not None:
+            return tuple(self._merge(part, [at(tree, (i,)) for tree in results]) for i, part in enumerate(shape.parts))
+        found = [tree if isinstance(tree, Leaf) else IMPURE for tree in results]
+        joined = self._joined(found, opcodes.NOTHING)
+        same = found[0].same if all(leaf.same == found[0].same for leaf in found) else None
+        buffers = tuple(dict.fromkeys(buffer for leaf in found for buffer in leaf.buffers))
+        return replace(joined, same=same, buffers=buffers) if joined.pure else IMPURE
+
+    def _custom_call(self, instruction: Instruction) -> Tree:
+        target = instruction.attributes.get("custom_call_target", "").strip('"')
+        if target in opcodes.CONSTANT_CALLS:
+            return like(instruction.shape, CONSTANT)
+        if target in opcodes.PASS_CALLS and instruction.operands and not instruction.shape.is_tuple:
+            return self._merge(instruction.shape, [self.operand(name) for name in instruction.operands])
+        self._note_reads(instruction)
+        return like(instruction.shape, IMPURE)
+
+    def _async_start(self, instruction: Instruction) -> Tree:
+        """`x-start` holds ((operands), output, context); copy-start holds (output, operand, context)."""
+        operands = tuple(self.operand(name) for name in instruction.operands)
+        opcode, shape = instruction.opcode, instruction.shape
+        if shape.parts is None or not operands:
+            return like(shape, IMPURE)
+        if opcode == "copy-start":
+            return self._copy_start(instruction, operands)
+        self._note_reads(instruction)
+        position = 1 if len(shape.parts) > 1 else 0
+        target = shape.parts[position]
+        name = instruction.called("calls") or instruction.called("to_apply")
+        if name is not None:
+            inner = self.flow.summary(name, True, self.depth + 1).root
+            output = self._written_tree(instruction, target, self._map(inner, operands, lambda buffer: ()), inner)
+        else:
+            kind = opcodes.MOVES.get(opcode[:-len("-start")])
+            single = kind is not None and not target.is_tuple and len(operands) == 1
+            output = self._written(instruction, target, self._joined(operands, kind), kind, ()) if single \
+                else like(target, IMPURE)
+        rest = [like(part, CONSTANT) for part in shape.parts[2:]]
+        return (operands if shape.parts[0].is_tuple else operands[0], output, *rest) if position else (output,)
+
+    def _copy_start(self, instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
+        target, source = instruction.shape.parts[0], self.operand_shape(instruction.operands[0])
+        value = operands[0]
+        rest = tuple(like(part, CONSTANT) for part in instruction.shape.parts[2:])
+        if isinstance(value, Leaf) and source is not None and source.memory_space != target.memory_space \
+                and source.order == target.order:
+            # The compiler moves an array into on-chip (or host) memory while it is needed: no second copy in HBM.
+            if value.pure and value.deps and target.bytes >= self.min_bytes:
+                for buffer in value.buffers:
+                    self.out.prefetches[buffer] = target.bytes
+            return (value, value, *rest)
+        self._note_reads(instruction)
+        kind = opcodes.COPY if source is None or source.order == target.order else opcodes.TRANSPOSE
+        leaf = self._joined(operands, kind)
+        return (self._written(instruction, target, leaf, kind, ()), value, *rest)
+
+    def _async_end(self, instruction: Instruction) -> Tree:
+        value = self.operand(instruction.operands[0]) if instruction.operands else IMPURE
+        if instruction.opcode.endswith("-update"):
+            return value
+        position = 0 if instruction.opcode == "copy-done" else 1
+        result = at(value, (position,)) if not isinstance(value, Leaf) and len(value) > position else value
+        return result if isinstance(result, Leaf) != instruction.shape.is_tuple else like(instruction.shape, IMPURE)
+
+    # -- a callee's summary in the caller's terms -------------------------------------------------------------------------
+
+    def _map(self, tree: Tree, operands: list[Tree] | tuple[Tree, ...], rename) -> Tree:
+        if not isinstance(tree, Leaf):
+            return tuple(self._map(part, operands, rename) for part in tree)
+        if not tree.pure:
+            return IMPURE
+        if not tree.deps:
+            return tree
+        joined = self._joined(self._sources(tree.deps, operands), tree.kind)
+        positions = self._joined(self._sources(tree.fixed, operands), opcodes.NOTHING)
+        if not joined.pure or not positions.pure:
+            return IMPURE
+        fixed = joined.fixed | positions.deps | positions.fixed
+        buffers = tuple(dict.fromkeys(b for buffer in tree.buffers for b in rename(buffer)))
+        same = None
+        if tree.same is not None:
+            original = at(operands[tree.same[0]], tree.same[1]) if 0 <= tree.same[0] < len(operands) else IMPURE
+            same = original.same if isinstance(original, Leaf) else None
+        return replace(joined, same=same, buffers=buffers, fixed=fixed)
+
+    @staticmethod
+    def _sources(sources: Iterable[Source], operands: list[Tree] | tuple[Tree, ...]) -> list[Tree]:
+        return [at(operands[number], path) if 0 <= number < len(operands) else IMPURE for number, path in sources]
+
+    def _inline(self, instruction: Instruction, callee: Summary, operands: list[Tree], loops: tuple[str, ...],
+                site: str = "") -> Tree:
+        """Takes over the callee's writes and reads; returns its result."""
+        site = site or instruction.name
+
+        def rename(buffer: Buffer) -> tuple[Buffer, ...]:
+            if isinstance(buffer[0], str):
+                return ((site, *buffer),)
+            if not 0 <= buffer[0] < len(operands):
+                return ()
+            leaf = at(operands[buffer[0]], buffer[1])
+            return leaf.buffers if isinstance(leaf, Leaf) else ()
+
+        for key, write in callee.writes.items():
+            leaf = self._map(Leaf(True, write.deps, write.kind, fixed=write.fixed), operands, rename)
+            if leaf.pure and leaf.deps:
+                self.out.writes[(site, *key)] = replace(write, key=(site, *key), deps=leaf.deps, kind=leaf.kind,
+                                                        fixed=leaf.fixed, loops=write.loops + loops)
+        for buffer, readers in callee.reads.items():
+            for renamed in rename(buffer):
+                mine = self.out.reads.setdefault(renamed, [])
+                mine.extend(replace(r, loops=r.loops + loops) for r in readers[:MAX_READERS - len(mine)])
+        for buffer, loop in callee.state.items():
+            self.out.state.update({renamed: loop for renamed in rename(buffer)})
+        for buffer, size in callee.prefetches.items():
+            self.out.prefetches.update({renamed: size for renamed in rename(buffer)})
+        return self._map(callee.root, operands, rename)
+
+
+_HANDLERS = {"parameter": _Evaluation._parameter, "tuple": _Evaluation._tuple,
+             "get-tuple-element": _Evaluation._element, "fusion": _Evaluation._fusion, "call": _Evaluation._call,
+             "while": _Evaluation._while, "conditional": _Evaluation._conditional,
+             "custom-call": _Evaluation._custom_call}

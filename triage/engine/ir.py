@@ -1,0 +1,120 @@
+"""HLO as values: Shape, Instruction, Computation, Module. Nothing here changes after parsing."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+#: Bits of one element. Types under 8 bits take a whole byte unless their layout says `E(bits)`.
+DTYPE_BITS = {
+    "pred": 8, "s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s16": 16, "u16": 16,
+    "s32": 32, "u32": 32, "s64": 64, "u64": 64, "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "c64": 64, "c128": 128,
+    "f8e5m2": 8, "f8e4m3": 8, "f8e4m3fn": 8, "f8e4m3b11fnuz": 8, "f8e3m4": 8, "f8e5m2fnuz": 8, "f8e4m3fnuz": 8,
+    "f8e8m0fnu": 8, "f4e2m1fn": 4, "f6e3m2fn": 6, "f6e2m3fn": 6, "token": 0, "opaque": 0,
+}
+Tile = tuple[int, ...]          # one T(..) group; -1 stands for '*': the dimension joins the next more minor one
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An array shape, or a tuple of shapes (`parts` is not None). `text` is what the dump says."""
+    text: str
+    dtype: str = ""
+    dims: tuple[int, ...] = ()
+    minor_to_major: tuple[int, ...] = ()    # empty for scalars; default descending order where no layout is printed
+    tiles: tuple[Tile, ...] = ()
+    element_bits: int = 0                   # from E(bits); 0 where the layout does not say
+    memory_space: int = 0                   # from S(n); 0 is the device's main memory
+    parts: tuple[Shape, ...] | None = None
+
+    @property
+    def is_tuple(self) -> bool:
+        return self.parts is not None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the buffer with tile padding; the sum over the leaves for a tuple (without its index table)."""
+        if self.parts is not None:
+            return sum(part.bytes for part in self.parts)
+        elements = _padded_elements(self)
+        bits = DTYPE_BITS.get(self.dtype, 8)
+        if bits < 8 and not self.element_bits:
+            bits = 8
+        return (elements * (self.element_bits or bits) + 7) // 8
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Dimensions from the slowest to the fastest varying in memory, those of size 1 left out."""
+        return tuple(d for d in reversed(self.minor_to_major) if d < len(self.dims) and self.dims[d] != 1)
+
+    @property
+    def plain(self) -> str:
+        """Type and dimensions without layout: `bf16[1024,16,64]`."""
+        return self.text.split("{", 1)[0] if self.parts is None else self.text
+
+
+def _padded_elements(shape: Shape) -> int:
+    if not shape.tiles:
+        return prod(shape.dims)
+    sizes = [shape.dims[d] for d in reversed(shape.minor_to_major)] or [1]
+    for tile in shape.tiles:
+        sizes = _apply_tile(sizes, tile)
+    return prod(sizes)
+
+
+def _apply_tile(sizes: list[int], tile: Tile) -> list[int]:
+    """Physical sizes after tiling the most minor dimensions: each becomes (number of tiles, tile size)."""
+    sizes = [1] * (len(tile) - len(sizes)) + sizes
+    keep, minor = sizes[:len(sizes) - len(tile)], sizes[len(sizes) - len(tile):]
+    outer, inner, carried = [], [], 1
+    for size, step in zip(minor, tile):
+        if step < 0:
+            carried *= size
+            continue
+        size, carried = size * carried, 1
+        outer.append(-(-size // step) if step else size)
+        inner.append(step or 1)
+    return keep + outer + inner
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One line `[ROOT ]%name = shape opcode(operands)[, attributes]`; `operands` are names, `#k` suffixes kept."""
+    name: str
+    shape: Shape
+    opcode: str
+    operands: tuple[str, ...]
+    arguments: str              # the text between the opcode's parentheses
+    attributes: dict[str, str]  # raw values by key, in printed order
+    is_root: bool
+    line: str
+
+    def called(self, key: str) -> str | None:
+        """The computation named by attribute `key`, without '%'."""
+        value = self.attributes.get(key)
+        return value.strip().lstrip("%") if value else None
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        """An attribute such as `dimensions={1,0}` as integers; () where it is missing or not a list of integers."""
+        try:
+            return tuple(int(part) for part in self.attributes.get(key, "").strip("{}").split(",") if part.strip())
+        except ValueError:
+            return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Computation:
+    name: str
+    is_entry: bool
+    instructions: tuple[Instruction, ...]
+    by_name: dict[str, Instruction]
+    root: Instruction | None
+    unparsed: tuple[str, ...] = ()      # lines that are no instruction; kept, never dropped
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """One stage: its header text and its computations in printed order."""
+    name: str
+    header: str
+    computations: dict[str, Computation] = field(repr=False)
+    entry: Computation | None = field(repr=False)
