@@ -1,7 +1,7 @@
 """Parameter copies of one stage: the instructions that write a new buffer out of entry parameters alone."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from . import opcodes
 from .flow import Flow, Read, Source, Write, shape_at
@@ -33,6 +33,7 @@ class ParameterCopy:
     where: str
     loop: str | None
     sources: tuple[Source, ...]
+    largest: Source                 # the largest of them: the parameter that a lineage follows
     bytes: int
     from_shape: Shape               # of the largest parameter
     to_shape: Shape
@@ -52,6 +53,7 @@ class StageCopies:
     state_count: int = 0
     prefetched_bytes: int = 0       # parameters moved whole into another memory space
     prefetched_count: int = 0
+    readers: dict[Source, tuple[Read, ...]] = field(default_factory=dict)   # who reads the parameters themselves
 
     def sum(self, where: str | None = None) -> int:
         return sum(copy.bytes for copy in self.copies if where is None or copy.where == where)
@@ -86,7 +88,13 @@ def parameter_copies(module: Module, flow: Flow) -> StageCopies:
             continue
         copies.append(_copy(write, shapes, readers))
     prefetched = [size for buffer, size in summary.prefetches.items() if not isinstance(buffer[0], str)]
-    return StageCopies(tuple(copies), sum(w.shape.bytes for w in state), len(state), sum(prefetched), len(prefetched))
+    sources = {buffer: _loops_first(readers) for buffer, readers in summary.reads.items() if isinstance(buffer[0], int)}
+    return StageCopies(tuple(copies), sum(w.shape.bytes for w in state), len(state), sum(prefetched), len(prefetched),
+                       sources)
+
+
+def _loops_first(readers: list[Read]) -> tuple[Read, ...]:
+    return tuple(sorted(readers, key=lambda reader: not reader.loops))
 
 
 def _is_copy(write: Write, shapes: dict[int, Shape], min_bytes: int) -> bool:
@@ -102,14 +110,13 @@ def _source_shape(source: Source, shapes: dict[int, Shape]) -> Shape:
 
 def _copy(write: Write, shapes: dict[int, Shape], readers: list[Read]) -> ParameterCopy:
     sources = tuple(sorted(write.deps))
-    looped = [reader for reader in readers if reader.loops]
+    readers = list(_loops_first(readers))
     if write.loops:
         where, loop = IN_LOOP, write.loops[0]
-    elif looped:
-        where, loop = BEFORE_LOOP, looped[0].loops[-1]
+    elif readers and readers[0].loops:
+        where, loop = BEFORE_LOOP, readers[0].loops[-1]
     else:
         where, loop = ENTRY, None
     largest = max(sources, key=lambda source: _source_shape(source, shapes).bytes)
-    ordered = tuple(looped + [reader for reader in readers if not reader.loops])
-    return ParameterCopy(write.key, opcodes.KIND_NAMES[write.kind], where, loop, sources, write.shape.bytes,
-                         _source_shape(largest, shapes), write.shape, write.instruction, write.computation, ordered)
+    return ParameterCopy(write.key, opcodes.KIND_NAMES[write.kind], where, loop, sources, largest, write.shape.bytes,
+                         _source_shape(largest, shapes), write.shape, write.instruction, write.computation, tuple(readers))

@@ -37,6 +37,7 @@ class StageFile:
     pipeline: str | None
     pass_: str | None
     label: str
+    next: str | None = None     # the pass that was about to run, from `before_<next>`
 
     @property
     def named_rank(self) -> int | None:
@@ -125,7 +126,8 @@ def _stage(root: Path, path: Path, match: re.Match, kind: str) -> StageFile:
         return StageFile(path, name, match["id"], None, None, None, match["label"])
     step = int(match["step"])
     if kind == "pass":
-        return StageFile(path, name, match["id"], step, match["pipeline"], match["pass"], match["pass"])
+        return StageFile(path, name, match["id"], step, match["pipeline"], match["pass"], match["pass"],
+                         match["next"])
     # `copy-insertion.after_removing_unnecessary_copies`: the pass is where the pipeline usually stands.
     return StageFile(path, name, match["id"], step, match["pipeline"], match["pipeline"],
                      f"{match['pipeline']}: {match['sub'].replace('_', ' ')}")

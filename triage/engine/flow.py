@@ -16,7 +16,7 @@ Source = tuple[int, tuple[int, ...]]            # (parameter number, index path 
 WriteKey = tuple[str, ...]                      # call sites from the outside in, then the instruction, then a leaf index
 Buffer = Union[Source, WriteKey]
 MAX_DEPENDENCIES = 2048         # a value of more parameters than this is treated as a new quantity
-MAX_READERS = 6                 # readers remembered per buffer
+MAX_READERS = 6                 # readers remembered per buffer, inside loops and outside each
 MAX_DEPTH = 200                 # nesting of called computations
 
 
@@ -29,6 +29,7 @@ class Leaf:
     same: Source | None = None                  # the parameter whose content this is, element for element
     buffers: tuple[Buffer, ...] = ()            # where it lies
     fixed: frozenset[Source] = frozenset()      # sources that choose positions: pure only where they are constants
+    free: Instruction | None = None             # last transpose on the way that moved nothing under the printed layouts
 
 
 Tree = Union[Leaf, tuple]
@@ -42,6 +43,7 @@ class Read:
     instruction: Instruction
     computation: str
     operand: Shape
+    free: Instruction | None = None             # a transpose between buffer and reader that moves nothing
     loops: tuple[str, ...] = ()
 
 
@@ -247,10 +249,12 @@ class _Evaluation:
         shape = self.operand_shape(instruction.operands[0]) if instruction.operands else None
         kind = opcodes.kind_of(instruction, shape)
         if kind == opcodes.NOTHING and operands:
-            return operands[0]
+            value = operands[0]
+            moved = opcode == "transpose" and isinstance(value, Leaf) and bool(value.buffers)
+            return replace(value, free=instruction) if moved else value
         self._note_reads(instruction)
         if kind is None or instruction.shape.is_tuple:
-            return like(instruction.shape, IMPURE)
+            return self._moved_apart(instruction, instruction.shape, operands, kind, ())
         first_index = {"dynamic-slice": 1, "dynamic-update-slice": 2}.get(opcode, len(operands))
         leaf = self._joined(operands[:first_index], kind)
         if first_index < len(operands):
@@ -258,6 +262,15 @@ class _Evaluation:
             indices = self._joined(operands[first_index:], kind)
             leaf = replace(leaf, fixed=leaf.fixed | indices.deps | indices.fixed) if indices.pure else IMPURE
         return self._written(instruction, instruction.shape, leaf, kind, ())
+
+    def _moved_apart(self, instruction: Instruction, target: Shape, operands: Iterable[Tree], kind: int | None,
+                     path: tuple[int, ...]) -> Tree:
+        """Several operands moved by one instruction into as many results (a combined all-gather)."""
+        operands = list(operands)
+        if kind is None or target.parts is None or len(target.parts) != len(operands):
+            return like(target, IMPURE)
+        return tuple(self._written(instruction, part, self._joined([operand], kind), kind, (*path, i))
+                     for i, (part, operand) in enumerate(zip(target.parts, operands)))
 
     def _joined(self, operands: Iterable[Tree], kind: int) -> Leaf:
         """What a kernel of this kind makes of its operands."""
@@ -277,17 +290,17 @@ class _Evaluation:
     def _written(self, instruction: Instruction, shape: Shape, leaf: Leaf, own: int, path: tuple[int, ...]) -> Leaf:
         """The leaf as it lies in the new buffer that `instruction` writes; remembered if it can matter."""
         if not leaf.pure or not leaf.deps:
-            return replace(leaf, same=None, buffers=()) if leaf.buffers or leaf.same else leaf
+            return replace(leaf, same=None, buffers=(), free=None) if leaf.buffers or leaf.same else leaf
         same = None
         if own == opcodes.COPY and instruction.opcode in ("copy", "copy-start") and len(instruction.operands) == 1:
             same = next(leaves(self.operand(instruction.operands[0]))).same
         if self.fused:
-            return replace(leaf, same=same, buffers=())
+            return replace(leaf, same=same, buffers=(), free=None)
         key: WriteKey = (instruction.name, *(f"{{{i}}}" for i in path))
         if shape.bytes >= self.min_bytes:
             self.out.writes[key] = Write(key, instruction, self.computation.name, shape, leaf.deps, own, leaf.kind,
                                          leaf.fixed)
-        return replace(leaf, same=same, buffers=(key,))
+        return replace(leaf, same=same, buffers=(key,), free=None)
 
     def _note_reads(self, instruction: Instruction, operands: Iterable[str] | None = None) -> None:
         if self.fused:
@@ -296,10 +309,14 @@ class _Evaluation:
             tree = self.operand(name)
             if isinstance(tree, Leaf):
                 for buffer in tree.buffers:
-                    readers = self.out.reads.setdefault(buffer, [])
-                    if len(readers) < MAX_READERS:
-                        readers.append(Read(instruction, self.computation.name,
-                                            self.operand_shape(name) or instruction.shape))
+                    self._add_read(buffer, Read(instruction, self.computation.name,
+                                                self.operand_shape(name) or instruction.shape, tree.free))
+
+    def _add_read(self, buffer: Buffer, read: Read) -> None:
+        """Remembers a reader; those inside loops and those outside are capped apart, so that neither hides the other."""
+        readers = self.out.reads.setdefault(buffer, [])
+        if sum(bool(known.loops) == bool(read.loops) for known in readers) < MAX_READERS:
+            readers.append(read)
 
     # -- opcodes through which values flow -----------------------------------------------------------------------------
 
@@ -427,9 +444,10 @@ class _Evaluation:
             output = self._written_tree(instruction, target, self._map(inner, operands, lambda buffer: ()), inner)
         else:
             kind = opcodes.MOVES.get(opcode[:-len("-start")])
-            single = kind is not None and not target.is_tuple and len(operands) == 1
-            output = self._written(instruction, target, self._joined(operands, kind), kind, ()) if single \
-                else like(target, IMPURE)
+            if kind is not None and not target.is_tuple and len(operands) == 1:
+                output: Tree = self._written(instruction, target, self._joined(operands, kind), kind, (position,))
+            else:
+                output = self._moved_apart(instruction, target, operands, kind, (position,))
         rest = [like(part, CONSTANT) for part in shape.parts[2:]]
         return (operands if shape.parts[0].is_tuple else operands[0], output, *rest) if position else (output,)
 
@@ -466,7 +484,8 @@ class _Evaluation:
             return IMPURE
         if not tree.deps:
             return tree
-        joined = self._joined(self._sources(tree.deps, operands), tree.kind)
+        found = self._sources(tree.deps, operands)
+        joined = self._joined(found, tree.kind)
         positions = self._joined(self._sources(tree.fixed, operands), opcodes.NOTHING)
         if not joined.pure or not positions.pure:
             return IMPURE
@@ -476,7 +495,8 @@ class _Evaluation:
         if tree.same is not None:
             original = at(operands[tree.same[0]], tree.same[1]) if 0 <= tree.same[0] < len(operands) else IMPURE
             same = original.same if isinstance(original, Leaf) else None
-        return replace(joined, same=same, buffers=buffers, fixed=fixed)
+        free = tree.free or (next(leaves(found[0])).free if len(found) == 1 and buffers else None)
+        return replace(joined, same=same, buffers=buffers, fixed=fixed, free=free)
 
     @staticmethod
     def _sources(sources: Iterable[Source], operands: list[Tree] | tuple[Tree, ...]) -> list[Tree]:
@@ -501,9 +521,12 @@ class _Evaluation:
                 self.out.writes[(site, *key)] = replace(write, key=(site, *key), deps=leaf.deps, kind=leaf.kind,
                                                         fixed=leaf.fixed, loops=write.loops + loops)
         for buffer, readers in callee.reads.items():
+            free = None
+            if isinstance(buffer[0], int) and 0 <= buffer[0] < len(operands):
+                free = next(leaves(at(operands[buffer[0]], buffer[1])), IMPURE).free
             for renamed in rename(buffer):
-                mine = self.out.reads.setdefault(renamed, [])
-                mine.extend(replace(r, loops=r.loops + loops) for r in readers[:MAX_READERS - len(mine)])
+                for read in readers:
+                    self._add_read(renamed, replace(read, loops=read.loops + loops, free=read.free or free))
         for buffer, loop in callee.state.items():
             self.out.state.update({renamed: loop for renamed in rename(buffer)})
         for buffer, size in callee.prefetches.items():

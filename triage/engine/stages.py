@@ -9,7 +9,7 @@ from pathlib import Path
 from .analysis import Chunk
 from .files import StageFile
 from .ir import Computation, Module
-from .text import Parser, split_chunks
+from .text import Parser, computation_head, split_chunks
 
 MAX_STAGE_BYTES = 512 * 1024 * 1024     # a larger file is left out, and named
 _NAME = re.compile(r"HloModule\s+([^\s,]+)")
@@ -55,9 +55,9 @@ class StageReader:
         if chunk is None:
             key = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
             self.texts[key] = text
-            head = text.split("\n", 1)[0]
-            name = _chunk_name(head) if position else ""
-            chunk = self._chunks[text] = Chunk(key, name, len(text.strip("\n").split("\n")), head.startswith("ENTRY"))
+            name, entry = computation_head(text.split("\n", 1)[0]) or ("", False) if position else ("", False)
+            lines = len(text.strip("\n").split("\n"))
+            chunk = self._chunks[text] = Chunk(key, name, lines, entry)
         return chunk
 
     def _damage(self, text: str, chunks: tuple[Chunk, ...]) -> str:
@@ -88,8 +88,3 @@ class StageReader:
         match = _NAME.search(header)
         return Module(match[1] if match else "", header, {c.name: c for c in named}, entry)
 
-
-def _chunk_name(head: str) -> str:
-    words = head.split(None, 2)
-    name = words[1] if words and words[0] == "ENTRY" and len(words) > 1 else (words[0] if words else "")
-    return name.lstrip("%")

@@ -9,8 +9,8 @@ import re
 
 from .ir import Computation, Instruction, Shape, Tile
 
-#: A computation's first line: long `%name (p: f32[4]) -> f32[4] {` or short `name {`.
-_COMPUTATION = re.compile(r"^(?P<entry>ENTRY\s+)?%?(?P<name>[\w.\-$<>:'@/]+)\s*(?:\(.*\)\s*->\s*.*)?\{\s*$", re.M)
+#: How a computation's first line begins: long `%name (p: f32[4]) -> f32[4] {` or short `name {`. It ends with '{'.
+_COMPUTATION = re.compile(r"(?P<entry>ENTRY\s+)?%?(?P<name>[\w.\-$<>:'@/]+)\s*[({]")
 _INSTRUCTION = re.compile(r"\s*(?P<root>ROOT\s+)?%?(?P<name>[^\s=%(){},]+)\s+=\s+")
 _ARRAY_SHAPE = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[^{}]*)\})?")
 _OPCODE = re.compile(r"\s*([\w\-]+)\(")
@@ -41,12 +41,21 @@ def _split_header(pieces: list[str]) -> list[str]:
     """Separates the header, whose tables and attributes may hold lines that begin with '}' themselves."""
     header = ""
     for position, piece in enumerate(pieces):
-        for match in _COMPUTATION.finditer(piece):
-            if not match["name"].startswith("HloModule"):
-                header += piece[:match.start()]
-                return [header, piece[match.start():], *pieces[position + 1:]]
+        start = 0
+        for line in piece.splitlines(keepends=True):
+            if computation_head(line) is not None:
+                return [header + piece[:start], piece[start:], *pieces[position + 1:]]
+            start += len(line)
         header += piece
     return [header]
+
+
+def computation_head(line: str) -> tuple[str, bool] | None:
+    """(name, is entry) of a computation's first line; None for any other line."""
+    if not line.rstrip().endswith("{") or line[0].isspace():
+        return None
+    match = _COMPUTATION.match(line)
+    return (match["name"], bool(match["entry"])) if match else None
 
 
 class Parser:
@@ -59,8 +68,8 @@ class Parser:
     def computation(self, chunk: str) -> Computation | None:
         """The computation a chunk holds; None where the chunk does not start like one."""
         head, _, body = chunk.partition("\n")
-        match = _COMPUTATION.match(head)
-        if match is None:
+        named = computation_head(head)
+        if named is None:
             return None
         instructions, unparsed, lines = [], [], self._lines
         for line in body.split("\n"):
@@ -73,7 +82,7 @@ class Parser:
             elif line and line[0] != "}" and not line.isspace():
                 self._continue(instructions, unparsed, line)
         root = next((i for i in reversed(instructions) if i.is_root), instructions[-1] if instructions else None)
-        return Computation(match["name"], bool(match["entry"]), tuple(instructions), {i.name: i for i in instructions},
+        return Computation(*named, tuple(instructions), {i.name: i for i in instructions},
                            root, tuple(unparsed))
 
     def _continue(self, instructions: list[Instruction], unparsed: list[str], line: str) -> None:

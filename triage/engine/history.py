@@ -1,0 +1,234 @@
+"""Copies followed across stages: the pass that introduced each one, what triggered it, and where it comes from.
+
+A lineage is kept by (parameter, place): between two stages a copy is the same one if it is made of the same parameter
+and stands in the same place (before the loop, in it, or elsewhere). Instruction names change with every pass.
+"""
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from .copies import ParameterCopy, StageCopies
+from .files import StageFile
+from .flow import Read, Source
+from .ir import Instruction, Shape
+
+LAYOUT_ASSIGNMENT = "layout-assignment"
+PIPELINE_START = "pipeline-start"
+CONTRACTIONS = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass run: `index` is the stage (in the module's list) whose text first shows its effect."""
+    index: int
+    step: int | None
+    pipeline: str
+    name: str
+
+    def as_dict(self) -> dict:
+        return {"step": self.step, "pipeline": self.pipeline, "pass": self.name}
+
+
+@dataclass(frozen=True)
+class Trigger:
+    run: Pass
+    confidence: str             # "likely": the dump shows it changing this parameter's use; a replay would prove it
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The life of one copy of the last stage. `matches[i]` is the same copy at stage i, None where it is not there."""
+    copy: ParameterCopy
+    matches: tuple[ParameterCopy | None, ...]
+    first: int                          # first stage of the unbroken run up to the last
+    introduced_by: Pass | None          # None: already in the first text, or the passes are not in the dump
+    between: tuple[str, str] | None     # labels of the stages around it where the pass is not in the dump
+    trigger: Trigger | None
+    origin: str                         # "program" or "compiler"
+    origin_instruction: tuple[int, Instruction] | None      # (stage index, instruction) that stands for the source line
+    free_until: str | None
+    reason: str                         # what the consumer wanted, in words; "" where the text does not tell
+
+
+def follow(files: list[StageFile], stages: list[StageCopies]) -> list[Lineage]:
+    """One lineage per copy of the last stage, in its order."""
+    if not stages:
+        return []
+    indexes = [_by_place(stage) for stage in stages]
+    seen: dict[tuple, int] = defaultdict(int)
+    result = []
+    for copy in stages[-1].copies:
+        place = (copy.largest, copy.where)
+        rank, seen[place] = seen[place], seen[place] + 1
+        result.append(_lineage(copy, rank, files, stages, indexes))
+    return result
+
+
+def _by_place(stage: StageCopies) -> dict[tuple[Source, str], list[ParameterCopy]]:
+    found: dict[tuple[Source, str], list[ParameterCopy]] = defaultdict(list)
+    for copy in stage.copies:
+        found[copy.largest, copy.where].append(copy)
+    return found
+
+
+def _lineage(copy: ParameterCopy, rank: int, files: list[StageFile], stages: list[StageCopies],
+             indexes: list[dict]) -> Lineage:
+    matches: list[ParameterCopy | None] = [copy]
+    for index in reversed(indexes[:-1]):
+        peers = index.get((copy.largest, copy.where), ())
+        matches.insert(0, _closest(copy, peers, rank) if matches[0] is not None else None)
+    first = next(i for i, match in enumerate(matches) if match is not None)
+    there = matches[first] or copy
+    run, between = _introduced(files, first)
+    earlier, free = _earlier_run(copy, indexes, first), _free_run(copy, stages, first)
+    own = min(earlier, free) == 0 and files[0].named_rank == 0
+    return Lineage(copy, tuple(matches), first, run, between, _trigger(copy, files, stages, first, earlier, free, run),
+                   "program" if own else "compiler", _origin_instruction(copy, stages, first, earlier, free),
+                   LAYOUT_ASSIGNMENT if free < first or _undecided(there, files, first) else None,
+                   consumer_reason(there))
+
+
+def _closest(copy: ParameterCopy, peers: list[ParameterCopy], rank: int) -> ParameterCopy | None:
+    """Among copies of the same parameter in the same place: the one of the same kind and size, else by position."""
+    if len(peers) <= 1:
+        return peers[0] if peers and rank == 0 else None
+    alike = [peer for peer in peers if peer.kind == copy.kind and peer.bytes == copy.bytes] or list(peers)
+    return alike[rank] if rank < len(alike) else None
+
+
+def _introduced(files: list[StageFile], first: int) -> tuple[Pass | None, tuple[str, str] | None]:
+    """The pass after which the copy is there; (None, None) where the first text has it already."""
+    if first == 0:
+        return None, None
+    file, before = files[first], files[first - 1]
+    if file.pass_ and file.pass_ != PIPELINE_START:
+        return Pass(first, file.step, file.pipeline or "", file.pass_), None
+    if file.pass_ == PIPELINE_START and before.next and before.next != "pipeline-end" and before.pipeline:
+        # A pass that runs a pipeline of its own (spmd-partitioning): the inner start shows its unfinished work.
+        for later in files[first + 1:]:
+            if later.pass_ == before.next and later.pipeline == before.pipeline:
+                return Pass(first, later.step, before.pipeline, before.next), None
+    return None, (before.label, file.label)
+
+
+def _earlier_run(copy: ParameterCopy, indexes: list[dict], first: int) -> int:
+    """First stage of the unbroken run before `first` in which the parameter is copied anywhere; `first` if none."""
+    start = first
+    while start > 0 and any(source == copy.largest for source, _ in indexes[start - 1]):
+        start -= 1
+    return start
+
+
+def _free_transpose(stage: StageCopies, source: Source) -> Instruction | None:
+    return next((r.free for r in stage.readers.get(source, ()) if r.free is not None), None)
+
+
+def _free_run(copy: ParameterCopy, stages: list[StageCopies], first: int) -> int:
+    """First stage of the unbroken run before `first` in which a transpose of the parameter moves nothing yet."""
+    start = first
+    while start > 0 and copy.kind == "transpose" and _free_transpose(stages[start - 1], copy.largest) is not None:
+        start -= 1
+    return start
+
+
+def _undecided(copy: ParameterCopy, files: list[StageFile], first: int) -> bool:
+    """Before layouts are assigned a transpose may still become free."""
+    assigned = layouts_assigned_at(files)
+    return copy.kind in ("transpose", "copy") and assigned is not None and first < assigned
+
+
+def layouts_assigned_at(files: list[StageFile]) -> int | None:
+    """Index of the first stage whose layouts are final; None where the dump does not show it."""
+    for index, file in enumerate(files):
+        if file.pass_ == LAYOUT_ASSIGNMENT or (file.named_rank or 0) >= 3:
+            return index
+    return None
+
+
+def _trigger(copy: ParameterCopy, files: list[StageFile], stages: list[StageCopies], first: int, earlier: int,
+             free: int, run: Pass | None) -> Trigger | None:
+    """The earlier pass without which there would probably be no copy."""
+    if run is None or copy.kind == "gather":        # shards are gathered because the program sharded them
+        return None
+    found = _contraction_lost(copy.largest, files, stages, first)
+    if found is not None:
+        return found
+    start = min(earlier, free)
+    begin, _ = _introduced(files, start) if start < first else (None, None)
+    if begin is None or begin.name == run.name:
+        return None
+    if free <= earlier:
+        made = _free_transpose(stages[free], copy.largest)
+        return Trigger(begin, "likely", f"step {begin.step} put `transpose` `{made.name}` between the parameter and its "
+                       f"user, free until {run.name}" if made else "")
+    sample = next(c for c in stages[earlier].copies if c.largest == copy.largest)
+    return Trigger(begin, "likely", f"after step {begin.step} the parameter is first read through "
+                   f"`{sample.instruction.opcode}` `{sample.instruction.name}`, which {run.name} then moved")
+
+
+def _contraction_lost(source: Source, files: list[StageFile], stages: list[StageCopies], first: int) -> Trigger | None:
+    """The last pass before `first` after which no dot reads the parameter any more."""
+    def contraction(index: int) -> Read | None:
+        readers = stages[index].readers.get(source, ())
+        return next((r for r in readers if r.instruction.opcode in CONTRACTIONS), None)
+
+    for index in range(first - 1, 0, -1):
+        readers = stages[index].readers.get(source, ())
+        dot = contraction(index - 1)
+        if readers and dot is not None and contraction(index) is None:
+            run, _ = _introduced(files, index)
+            if run is None:
+                return None
+            now = readers[0].instruction
+            return Trigger(run, "likely", f"step {run.step} replaced `{dot.instruction.opcode}` "
+                           f"`{dot.instruction.name}`, which read the parameter, by `{now.opcode}` `{now.name}`")
+        if dot is None and contraction(index) is not None:
+            return None
+    return None
+
+
+def _origin_instruction(copy: ParameterCopy, stages: list[StageCopies], first: int, earlier: int,
+                        free: int) -> tuple[int, Instruction] | None:
+    """Whose metadata names the user's line: the program's own copy, else who reads the parameter before the copy."""
+    if free < first and (made := _free_transpose(stages[free], copy.largest)) is not None:
+        return free, made
+    if earlier < first:
+        return earlier, next(c for c in stages[earlier].copies if c.largest == copy.largest).instruction
+    for index in range(first - 1, -1, -1):
+        for reader in stages[index].readers.get(copy.largest, ()):
+            if "op_name" in reader.instruction.attributes.get("metadata", ""):
+                return index, reader.instruction
+    return len(stages) - 1, copy.instruction
+
+
+def consumer_reason(copy: ParameterCopy) -> str:
+    """Why the copy's reader wants it, as far as its own text says so; "" where it does not."""
+    if not copy.readers or copy.kind not in ("transpose", "gather"):
+        return ""
+    reader, shape = copy.readers[0].instruction, copy.readers[0].operand
+    if copy.kind == "gather":
+        return f"the parameter is sharded, and `{reader.opcode}` reads it whole"
+    stored, wanted = copy.from_shape, copy.to_shape
+    if stored.dims != wanted.dims or not stored.order or stored.order == wanted.order:
+        return ""
+    if _slices_slowest(reader, shape) and wanted.order[0] != stored.order[0]:
+        axis = wanted.order[0]
+        return (f"the loop reads one index of dimension {axis} (size {stored.dims[axis]}) per iteration, and the "
+                f"parameter stores that dimension {_ordinal(stored.order.index(axis) + 1)} of {len(stored.order)}")
+    if stored.order[-1] != wanted.order[-1]:
+        return (f"`{reader.opcode}` wants dimension {wanted.order[-1]} (size {stored.dims[wanted.order[-1]]}) contiguous, "
+                f"and the parameter is stored with dimension {stored.order[-1]} contiguous")
+    return f"`{reader.opcode}` wants {wanted.text}, and the parameter is stored as {stored.text}"
+
+
+def _slices_slowest(reader: Instruction, shape: Shape) -> bool:
+    """True for a dynamic-slice that takes one index of the dimension that varies slowest in memory."""
+    sizes = reader.integers("dynamic_slice_sizes")
+    return (reader.opcode == "dynamic-slice" and len(sizes) == len(shape.dims) and bool(shape.order)
+            and sizes[shape.order[0]] == 1)
+
+
+def _ordinal(number: int) -> str:
+    return {1: "first", 2: "second", 3: "third", 4: "fourth"}.get(number, f"{number}th")

@@ -1,0 +1,242 @@
+"""The whole analysis of one dump directory: `analyse` returns the report (schema hlo-triage/1) and the stage texts."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import GENERATOR, facts, sentences
+from .analysis import SCHEMA, Analysis, InputError, Mark, ModuleTexts, Progress, StageText
+from .copies import (BEFORE_LOOP, IN_LOOP, Parameter, ParameterCopy, StageCopies, default_min_bytes, entry_parameters,
+                     parameter_copies)
+from .files import ModuleFiles, find_loose_texts, find_modules
+from .flow import Flow
+from .history import PIPELINE_START, Lineage, follow, layouts_assigned_at
+from .source import SourceTables
+from .stages import Stage, StageReader
+
+MAX_MODULES = 500       # of one dump; more are left out and said
+EMPTY = ("There is no HLO text in this dump. If the directory is nearly empty, the program was probably taken from JAX's "
+         "compilation cache: set JAX_ENABLE_COMPILATION_CACHE=false (or clear jax_compilation_cache_dir) and dump again.")
+NO_PASSES = ("No per-pass files: the pass that introduced a copy cannot be named. "
+             "Dump again with --xla_dump_hlo_pass_re=.* to see it.")
+
+
+def analyse(path: str | Path, *, min_bytes: int | None = None, progress: Progress | None = None) -> Analysis:
+    """Analyses a dump directory.
+
+    `min_bytes` is the smallest copy that counts (default: 1 MiB or 1% of the largest parameter, per module).
+    Raises InputError where there is nothing to analyse; damage in single files is reported in the report.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise InputError(f"{root.name} is not a directory.")
+    modules = find_modules(root) or find_loose_texts(root)
+    if not modules:
+        raise InputError(EMPTY)
+    tell = progress or (lambda phase, done, total: None)
+    left_out = len(modules) - MAX_MODULES
+    done = [part for files in modules[:MAX_MODULES] if (part := _Module(files, min_bytes, tell).analyse()) is not None]
+    if not done:
+        raise InputError("None of the HLO files in this dump could be read as HLO text.")
+    done.sort(key=lambda part: (-part[0]["totals"]["hoisted_bytes"], -part[0]["totals"]["copied_bytes"], part[0]["name"]))
+    for index, (report, _) in enumerate(done):
+        report["index"] = index
+    notes = [f"{left_out} more modules were left out: at most {MAX_MODULES} are analysed."] if left_out > 0 else []
+    report = {"schema": SCHEMA, "generator": GENERATOR, "notes": notes, "modules": [part[0] for part in done]}
+    return Analysis(report, [part[1] for part in done])
+
+
+@dataclass
+class _Module:
+    """One module on its way through the engine."""
+    files: ModuleFiles
+    min_bytes: int | None
+    tell: Progress
+
+    def analyse(self) -> tuple[dict, ModuleTexts] | None:
+        """(report of the module, its texts); None where no stage holds HLO."""
+        name = self.files.name or "module " + "+".join(self.files.ids)
+        self.reader = StageReader()
+        self._read(name)
+        if not self.stages:
+            return None
+        last = self.reader.module(self.stages[-1])
+        self.parameters = entry_parameters(last)
+        smallest = self.min_bytes or default_min_bytes(self.parameters)
+        flow, self.copies = Flow(smallest), []
+        for number, stage in enumerate(self.stages):
+            self.tell(f"finding copies in {name}", number, len(self.stages))
+            known = self._same_text_before(number)
+            self.copies.append(self.copies[known] if known is not None
+                               else parameter_copies(self.reader.module(stage), flow))
+        self.lineages = follow([stage.file for stage in self.stages], self.copies)
+        self.tables: dict[int, SourceTables] = {}
+        self.facts = facts.gather(self.files, self.reader.header(self.stages[-1]), self._sample())
+        return self._report(name, smallest), self._texts(name)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _read(self, name: str) -> None:
+        self.stages: list[Stage] = []
+        self.unparsed: list[dict] = []
+        for number, file in enumerate(self.files.stages):
+            self.tell(f"reading {name}", number, len(self.files.stages))
+            try:
+                stage = self.reader.read(file)
+            except OSError as error:
+                self.unparsed.append({"file": file.name, "reason": f"cannot be read: {error.strerror}"})
+                continue
+            if stage.broken:
+                self.unparsed.append({"file": file.name, "reason": stage.broken})
+            if len(stage.chunks) > 1:
+                self.stages.append(stage)
+        self._place_named()
+
+    def _place_named(self) -> None:
+        """Named dumps written while passes still ran go behind the last per-pass stage with the same text."""
+        for stage in [s for s in self.stages if s.file.named_rank in (1, 2)]:
+            same = [s for s in self.stages if s.file.step is not None and s.chunks == stage.chunks]
+            if same:
+                self.stages.remove(stage)
+                self.stages.insert(self.stages.index(same[-1]) + 1, stage)
+
+    def _same_text_before(self, number: int) -> int | None:
+        if number and self.stages[number].chunks == self.stages[number - 1].chunks:
+            return number - 1
+        return None
+
+    def _sample(self) -> str:
+        """The beginning of the last stage's largest computation: what the instruction text looks like."""
+        chunks = self.stages[-1].chunks[1:]
+        return self.reader.texts[max(chunks, key=lambda chunk: chunk.lines).key][:65536] if chunks else ""
+
+    # -- the report --------------------------------------------------------------------------------------------------
+
+    def _report(self, name: str, smallest: int) -> dict:
+        copies = [self._copy(f"c{number}", lineage) for number, lineage in enumerate(self.lineages, 1)]
+        last = self.copies[-1]
+        memory = facts.memory(self.facts, copies)
+        patterns = sentences.patterns(copies)
+        totals = {"parameter_bytes": sum(p.shape.bytes for p in self.parameters), "copied_bytes": last.sum(),
+                  "hoisted_bytes": last.sum(BEFORE_LOOP), "in_loop_bytes": last.sum(IN_LOOP), "min_bytes": smallest}
+        return {
+            "name": name, "folder": self.files.folder, "ids": self.files.ids, "platform": self.facts.platform,
+            "target": self.facts.target, "partitions": self.facts.partitions, "version": self.facts.version,
+            "flags": self.facts.flags,
+            "files": {"total": self.files.total, "stages": len(self.stages), "unparsed": self.unparsed},
+            "stages": self._stages(), "parameters": [self._parameter(p) for p in self.parameters], "memory": memory,
+            "copies": copies, "totals": totals, "patterns": patterns,
+            "verdict": sentences.verdict(copies, smallest, memory), "remedies": [], "replays": [],
+            "notes": self._notes(last),
+        }
+
+    def _stages(self) -> list[dict]:
+        assigned = layouts_assigned_at([stage.file for stage in self.stages])
+        iterations = _iterations(self.stages)
+        result = []
+        for index, (stage, copies) in enumerate(zip(self.stages, self.copies)):
+            file = stage.file
+            result.append({
+                "index": index, "step": file.step, "pipeline": file.pipeline, "pass": file.pass_, "label": file.label,
+                "named": file.step is None, "file": file.name, "iteration": iterations[index],
+                "changed": index == 0 or stage.chunks != self.stages[index - 1].chunks,
+                "instructions": stage.instructions, "copied_bytes": copies.sum(), "copies": len(copies.copies),
+                "hoisted_bytes": copies.sum(BEFORE_LOOP), "in_loop_bytes": copies.sum(IN_LOOP),
+                "layouts_assigned": assigned is not None and index >= assigned})
+        return result
+
+    def _parameter(self, parameter: Parameter) -> dict:
+        source = self._source(len(self.stages) - 1, parameter.instruction)
+        return {"number": parameter.number, "name": parameter.name, "op_name": source["op_name"],
+                "shape": parameter.shape.text, "bytes": parameter.shape.bytes}
+
+    def _copy(self, identity: str, lineage: Lineage) -> dict:
+        copy, trigger = lineage.copy, lineage.trigger
+        names = {p.number: (self._parameter(p)["op_name"] or p.name) for p in self.parameters
+                 if p.number in copy.parameters}
+        source = self._source(*lineage.origin_instruction) if lineage.origin_instruction else None
+        return {
+            "id": identity, "kind": copy.kind, "where": copy.where, "parameters": list(copy.parameters),
+            "parameter_names": [names.get(number, f"parameter {number}") for number in copy.parameters],
+            "instruction": copy.instruction.name, "computation": copy.computation, "bytes": copy.bytes,
+            "from_shape": copy.from_shape.text, "to_shape": copy.to_shape.text, "loop": copy.loop,
+            "consumer": _consumer(copy), "live_at_peak": None,
+            "introduced_by": lineage.introduced_by.as_dict() if lineage.introduced_by else None,
+            "between": list(lineage.between) if lineage.between else None,
+            "stage": lineage.first, "previous_stage": max(0, lineage.first - 1),
+            "trigger": {**trigger.run.as_dict(), "confidence": trigger.confidence, "evidence": trigger.evidence,
+                        "stage": trigger.run.index} if trigger else None,
+            "reason": lineage.reason, "origin": lineage.origin, "free_until": lineage.free_until, "source": source}
+
+    def _source(self, index: int, instruction) -> dict:
+        if index not in self.tables:
+            self.tables[index] = SourceTables(self.reader.header(self.stages[index]))
+        return self.tables[index].source(instruction).as_dict()
+
+    def _notes(self, last: StageCopies) -> list[str]:
+        notes = []
+        if not any(stage.file.step is not None for stage in self.stages):
+            notes.append(NO_PASSES if len(self.stages) > 1 else
+                         f"Only one text of this module ({self.stages[0].file.label}): nothing can be said about passes.")
+        if self.stages[-1].file.named_rank == 0:
+            notes.append("The text after optimisation is missing: what the compiler adds to this module is not visible.")
+        return notes + sentences.side_notes(last) + self.facts.notes + (
+            [f"{self.files.left_out} stages were left out: at most {len(self.files.stages)} are read."]
+            if self.files.left_out else [])
+
+    # -- texts and marks ---------------------------------------------------------------------------------------------
+
+    def _texts(self, name: str) -> ModuleTexts:
+        stages = [StageText(index, stage.file.name, stage.chunks, self._marks(index))
+                  for index, stage in enumerate(self.stages)]
+        return ModuleTexts(name, stages, self.reader.texts)
+
+    def _marks(self, index: int) -> tuple[Mark, ...]:
+        """Copies of this stage, the parameters of the last stage's copies and who reads them here."""
+        stage, owners, marks = self.copies[index], {}, {}
+        entry = next((chunk.name for chunk in self.stages[index].chunks if chunk.entry), "")
+        for number, lineage in enumerate(self.lineages, 1):
+            identity, match = f"c{number}", lineage.matches[index]
+            if match is not None:
+                owners.setdefault(match.key, []).append(identity)
+            readers = match.readers if match is not None else stage.readers.get(lineage.copy.largest, ())
+            if readers:
+                marks.setdefault(("consumer", readers[0].computation, readers[0].instruction.name), []).append(identity)
+            parameter = next((p for p in self._parameters_of(index) if p.number == lineage.copy.largest[0]), None)
+            if parameter is not None:
+                marks.setdefault(("parameter", entry, parameter.name), []).append(identity)
+        copies = [Mark(c.computation, c.instruction.name, "copy", tuple(owners.get(c.key, ())), c.kind, c.where, c.bytes)
+                  for c in stage.copies]
+        return (*copies, *(Mark(computation, instruction, role, tuple(ids))
+                           for (role, computation, instruction), ids in marks.items()))
+
+    def _parameters_of(self, index: int) -> list[Parameter]:
+        cached = getattr(self, "_stage_parameters", None)
+        if cached is None or cached[0] != index:
+            cached = self._stage_parameters = (index, entry_parameters(self.reader.module(self.stages[index])))
+        return cached[1]
+
+
+def _consumer(copy: ParameterCopy) -> dict | None:
+    """Who reads the copy at the last stage; one inside a loop if there is one."""
+    if not copy.readers:
+        return None
+    reader = copy.readers[0]
+    return {"instruction": reader.instruction.name, "opcode": reader.instruction.opcode, "computation": reader.computation,
+            "wants": reader.operand.text}
+
+
+def _iterations(stages: list[Stage]) -> list[int | None]:
+    """Which run of a pipeline that is repeated to a fixed point each stage belongs to; None where it ran once."""
+    result: list[int | None] = [None] * len(stages)
+    start = 0
+    while start < len(stages):
+        end = start
+        while end < len(stages) and stages[end].file.pipeline == stages[start].file.pipeline:
+            end += 1
+        starts = [i for i in range(start, end) if stages[i].file.pass_ == PIPELINE_START]
+        if len(starts) > 1:
+            for index in range(start, end):
+                result[index] = max(1, sum(s <= index for s in starts))
+        start = max(end, start + 1)
+    return result
