@@ -1,0 +1,146 @@
+"""The stored form of one module's texts: parts of zstd frames, and one index. No Django here.
+
+Consecutive stages are nearly the same text, so every distinct chunk is stored once. Chunks are ordered by computation
+name: versions of one computation lie in one frame and compress against each other, and a diff of two stages finds both
+sides in the frames it reads anyway. The stages themselves (which chunks, which marks) are frames of their own.
+A part is a file of bounded size, so that a reader on object storage fetches a few megabytes, never the whole.
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Callable, Iterable
+
+import zstandard
+
+from triage.engine.analysis import Chunk, Mark, ModuleTexts, StageText
+
+FRAME_BYTES = 1024 * 1024       # of text in one frame; a chunk larger than that is a frame of its own
+PART_BYTES = 4 * 1024 * 1024    # compressed; the frame that passes it is the part's last
+LEVEL = 9
+
+Write = Callable[[str, bytes], None]                # (file name, content)
+Read = Callable[[str, int, int], bytes]             # (file name, offset, length) -> content
+
+
+@dataclass(frozen=True)
+class Frame:
+    part: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Index:
+    """`chunks[i]` is stored at `places[i]` = (frame number, offset, length), both in bytes of the unpacked frame."""
+    chunks: tuple[Chunk, ...]
+    places: tuple[tuple[int, int, int], ...]
+    stages: tuple[int, ...]                         # frame number of each stage
+    frames: tuple[Frame, ...]
+
+
+class _Parts:
+    """Collects frames and writes a part whenever it is full."""
+
+    def __init__(self, prefix: str, write: Write) -> None:
+        self._prefix, self._write = prefix, write
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL)
+        self._part = 0
+        self._buffer = bytearray()
+        self.frames: list[Frame] = []
+
+    def add(self, raw: bytes) -> int:
+        """Stores one frame; its number."""
+        data = self._compressor.compress(raw)
+        self.frames.append(Frame(self._part, len(self._buffer), len(data)))
+        self._buffer += data
+        if len(self._buffer) >= PART_BYTES:
+            self.flush()
+        return len(self.frames) - 1
+
+    def flush(self) -> None:
+        if self._buffer:
+            self._write(_part_name(self._prefix, self._part), bytes(self._buffer))
+            self._part += 1
+            self._buffer.clear()
+
+
+def _part_name(prefix: str, part: int) -> str:
+    return f"{prefix}.pack{part}"
+
+
+def write_module(prefix: str, module: ModuleTexts, write: Write) -> None:
+    """Writes `<prefix>.pack0`, `.pack1`, ... and `<prefix>.index`; the index last."""
+    chunks = sorted({chunk: None for stage in module.stages for chunk in stage.chunks}, key=lambda chunk: chunk.name)
+    numbers = {chunk: number for number, chunk in enumerate(chunks)}
+    parts = _Parts(prefix, write)
+    places = _write_texts(chunks, module.texts, parts)
+    stages = [parts.add(_stage_record(stage, numbers)) for stage in module.stages]
+    parts.flush()
+    rows = [[c.key, c.name, c.lines, c.entry, *place] for c, place in zip(chunks, places, strict=True)]
+    frames = [[frame.part, frame.offset, frame.length] for frame in parts.frames]
+    write(f"{prefix}.index", compress({"chunks": rows, "stages": stages, "frames": frames}))
+
+
+def _write_texts(chunks: list[Chunk], texts: dict[str, str], parts: _Parts) -> list[tuple[int, int, int]]:
+    places: list[tuple[int, int, int]] = []
+    frame = bytearray()
+    for chunk in chunks:
+        text = texts[chunk.key].encode()
+        if frame and len(frame) + len(text) > FRAME_BYTES:
+            parts.add(bytes(frame))
+            frame.clear()
+        places.append((len(parts.frames), len(frame), len(text)))
+        frame += text
+    if frame:
+        parts.add(bytes(frame))
+    return places
+
+
+def _stage_record(stage: StageText, numbers: dict[Chunk, int]) -> bytes:
+    marks = [[m.computation, m.instruction, m.role, m.copies, m.kind, m.where, m.bytes] for m in stage.marks]
+    record = {"index": stage.index, "file": stage.file, "chunks": [numbers[c] for c in stage.chunks], "marks": marks}
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+def read_index(data: bytes) -> Index:
+    """`data` is the content of a `.index` file."""
+    raw = decompress(data)
+    rows = raw["chunks"]
+    return Index(tuple(Chunk(*row[:4]) for row in rows), tuple(tuple(row[4:]) for row in rows), tuple(raw["stages"]),
+                 tuple(Frame(*frame) for frame in raw["frames"]))
+
+
+def read_stage(prefix: str, index: Index, stage: int, read: Read) -> StageText:
+    """Raises IndexError for a stage that is not there."""
+    if stage < 0:
+        raise IndexError(stage)
+    record = json.loads(_read_frame(prefix, index.frames[index.stages[stage]], read))
+    marks = tuple(Mark(*mark[:3], tuple(mark[3]), *mark[4:]) for mark in record["marks"])
+    return StageText(record["index"], record["file"], tuple(index.chunks[n] for n in record["chunks"]), marks)
+
+
+def read_texts(prefix: str, index: Index, keys: Iterable[str], read: Read) -> dict[str, str]:
+    """Texts by chunk key, reading only the frames that hold them. Raises KeyError for a key that is not there."""
+    wanted = set(keys)
+    places = {chunk.key: place for chunk, place in zip(index.chunks, index.places, strict=True) if chunk.key in wanted}
+    texts, number, frame = {}, -1, b""
+    for key in sorted(wanted, key=lambda key: places[key]):
+        at, offset, length = places[key]
+        if at != number:
+            number, frame = at, _read_frame(prefix, index.frames[at], read)
+        texts[key] = frame[offset:offset + length].decode()
+    return texts
+
+
+def _read_frame(prefix: str, frame: Frame, read: Read) -> bytes:
+    return zstandard.decompress(read(_part_name(prefix, frame.part), frame.offset, frame.length))
+
+
+def compress(value: object) -> bytes:
+    """JSON, packed."""
+    return zstandard.compress(json.dumps(value, separators=(",", ":")).encode(), LEVEL)
+
+
+def decompress(data: bytes) -> dict:
+    return json.loads(zstandard.decompress(data))
