@@ -6,6 +6,7 @@ conditionals, fusions and the carries of while loops.
 """
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Iterable, Union
 
@@ -77,6 +78,12 @@ class Flow:
         self.min_bytes = min_bytes
         self._summaries: dict[tuple, Summary] = {}
         self._closures: dict[tuple, int] = {}
+        self._called: dict[Computation, tuple[str, ...]] = {}
+
+    def called(self, computation: Computation) -> tuple[str, ...]:
+        if computation not in self._called:
+            self._called[computation] = called_names(computation)
+        return self._called[computation]
 
     def entry(self, module: Module) -> Summary:
         """The summary of the module's entry computation; its sources are the entry parameters."""
@@ -96,8 +103,8 @@ class _ModuleFlow:
             return self._ids[name]
         self._ids[name] = -1                    # a computation that calls itself
         computation = self.module.computations.get(name)
-        callees = called_names(computation) if computation is not None and depth < MAX_DEPTH else ()
-        key = (id(computation), *(self.closure_id(callee, depth + 1) for callee in callees))
+        callees = self.flow.called(computation) if computation is not None and depth < MAX_DEPTH else ()
+        key = (computation, *(self.closure_id(callee, depth + 1) for callee in callees))
         number = self.flow._closures.setdefault(key, len(self.flow._closures))
         self._ids[name] = number
         return number
@@ -117,6 +124,8 @@ class _ModuleFlow:
         return known
 
 
+_INDEX = re.compile(r"\s*,\s*index=(\d+)")
+_CALLERS = frozenset({"fusion", "call", "while", "conditional", "async-start", "async-update", "async-done"})
 _CALL_KEYS = ("calls", "to_apply", "body", "condition", "branch_computations", "true_computation",
               "false_computation", "called_computations")
 
@@ -125,6 +134,8 @@ def called_names(computation: Computation) -> tuple[str, ...]:
     """Computations called by the instructions through which values flow, in order, without repeats."""
     names: dict[str, None] = {}
     for instruction in computation.instructions:
+        if instruction.opcode not in _CALLERS and not instruction.opcode.endswith("-start"):
+            continue
         for key in _CALL_KEYS:
             if key in instruction.attributes:
                 names.update(dict.fromkeys(branch_names(instruction, key)))
@@ -187,30 +198,30 @@ class _Evaluation:
         self.out = Summary()
 
     def run(self) -> Summary:
-        for instruction in self._in_order():
-            self.values[instruction.name] = self._evaluate(instruction)
+        values = self.values
+        for instruction in self.computation.instructions:
+            if all(operand in values for operand in instruction.operands):
+                values[instruction.name] = self._evaluate(instruction)
+            else:
+                self._evaluate_after_operands(instruction)
         root = self.computation.root
-        self.out.root = self.values.get(root.name, IMPURE) if root is not None else IMPURE
+        self.out.root = values.get(root.name, IMPURE) if root is not None else IMPURE
         return self.out
 
-    def _in_order(self) -> Iterable[Instruction]:
-        """Operands before users: as printed, except in hand-written text."""
-        done: set[str] = set()
-        for first in self.computation.instructions:
-            stack = [first]
-            while stack:
-                instruction = stack[-1]
-                if instruction.name in done:
-                    stack.pop()
-                    continue
-                missing = [m for name in instruction.operands if (m := self._definition(name)) is not None
-                           and m.name not in done and m not in stack]
-                if missing:
-                    stack.extend(missing)
-                    continue
-                done.add(instruction.name)
-                stack.pop()
-                yield instruction
+    def _evaluate_after_operands(self, first: Instruction) -> None:
+        """For text in which operands may stand behind their users, as in hand-written modules, or carry `#k`."""
+        stack, waiting = [first], set()
+        while stack:
+            instruction = stack[-1]
+            missing = [found for name in instruction.operands if (found := self._definition(name)) is not None
+                       and found.name not in self.values and found.name not in waiting]
+            if missing and instruction.name not in waiting:
+                waiting.add(instruction.name)
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if instruction.name not in self.values:
+                self.values[instruction.name] = self._evaluate(instruction)
 
     def _definition(self, operand: str) -> Instruction | None:
         return self.computation.by_name.get(operand) or self.computation.by_name.get(operand.split("#", 1)[0])
@@ -334,7 +345,8 @@ class _Evaluation:
         return tuple(self.operand(name) for name in instruction.operands)
 
     def _element(self, instruction: Instruction) -> Tree:
-        index = instruction.attributes.get("index", "")
+        match = _INDEX.match(instruction.tail)
+        index = match[1] if match else instruction.attributes.get("index", "")
         if not instruction.operands or not index.isdigit():
             return like(instruction.shape, IMPURE)
         return at(self.operand(instruction.operands[0]), (int(index),))

@@ -1,7 +1,9 @@
 """HLO as values: Shape, Instruction, Computation, Module. Nothing here changes after parsing."""
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 #: Bits of one element. Types under 8 bits take a whole byte unless their layout says `E(bits)`.
@@ -11,7 +13,46 @@ DTYPE_BITS = {
     "f8e5m2": 8, "f8e4m3": 8, "f8e4m3fn": 8, "f8e4m3b11fnuz": 8, "f8e3m4": 8, "f8e5m2fnuz": 8, "f8e4m3fnuz": 8,
     "f8e8m0fnu": 8, "f4e2m1fn": 4, "f6e3m2fn": 6, "f6e2m3fn": 6, "token": 0, "opaque": 0,
 }
+BALANCE = re.compile(r'"(?:[^"\\]|\\.)*"|[()\[\]{}]|,')      # what decides where an attribute ends
+OPEN, CLOSE = frozenset("([{"), frozenset(")]}")
+_ATTRIBUTE = re.compile(r"\s*,?\s*([\w.\-]+)=")
 Tile = tuple[int, ...]          # one T(..) group; -1 stands for '*': the dimension joins the next more minor one
+
+
+def split_top(text: str) -> list[str]:
+    """Splits at the commas outside brackets and quotes; no empty parts."""
+    parts, depth, start = [], 0, 0
+    for match in BALANCE.finditer(text):
+        token = match[0]
+        if token in OPEN:
+            depth += 1
+        elif token in CLOSE:
+            depth -= 1
+        elif token == "," and depth <= 0:
+            parts.append(text[start:match.start()])
+            start = match.end()
+    parts.append(text[start:])
+    return [part for part in parts if part.strip()]
+
+
+def read_attributes(text: str) -> dict[str, str]:
+    """Top-level `key=value` pairs after the operands, raw. The first of equal keys counts."""
+    result: dict[str, str] = {}
+    if not text:
+        return result
+    if '"' not in text and "{" not in text and "[" not in text:
+        parts = text.split(",")
+    else:
+        parts = split_top(text)
+    key = None
+    for part in parts:
+        match = _ATTRIBUTE.match(part)
+        if match:
+            key = match[1]
+            result.setdefault(key, part[match.end():].strip())
+        elif key and part.strip().startswith("%"):
+            result[key] += "," + part.strip()       # `calls=%a, %b`
+    return result
 
 
 @dataclass(frozen=True)
@@ -84,9 +125,14 @@ class Instruction:
     opcode: str
     operands: tuple[str, ...]
     arguments: str              # the text between the opcode's parentheses
-    attributes: dict[str, str]  # raw values by key, in printed order
+    tail: str                   # the text behind them
     is_root: bool
     line: str
+
+    @cached_property
+    def attributes(self) -> dict[str, str]:
+        """Raw attribute values by key, in printed order; the first of equal keys counts."""
+        return read_attributes(self.tail)
 
     def called(self, key: str) -> str | None:
         """The computation named by attribute `key`, without '%'."""

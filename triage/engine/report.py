@@ -194,7 +194,9 @@ class _Module:
     def _marks(self, index: int) -> tuple[Mark, ...]:
         """Copies of this stage, the parameters of the last stage's copies and who reads them here."""
         stage, owners, marks = self.copies[index], {}, {}
-        entry = next((chunk.name for chunk in self.stages[index].chunks if chunk.entry), "")
+        module = self.reader.module(self.stages[index])
+        entry = module.entry.name if module.entry is not None else ""
+        parameters = {p.number: p for p in entry_parameters(module)}
         for number, lineage in enumerate(self.lineages, 1):
             identity, match = f"c{number}", lineage.matches[index]
             if match is not None:
@@ -202,19 +204,13 @@ class _Module:
             readers = match.readers if match is not None else stage.readers.get(lineage.copy.largest, ())
             if readers:
                 marks.setdefault(("consumer", readers[0].computation, readers[0].instruction.name), []).append(identity)
-            parameter = next((p for p in self._parameters_of(index) if p.number == lineage.copy.largest[0]), None)
+            parameter = parameters.get(lineage.copy.largest[0])
             if parameter is not None:
                 marks.setdefault(("parameter", entry, parameter.name), []).append(identity)
         copies = [Mark(c.computation, c.instruction.name, "copy", tuple(owners.get(c.key, ())), c.kind, c.where, c.bytes)
                   for c in stage.copies]
         return (*copies, *(Mark(computation, instruction, role, tuple(ids))
                            for (role, computation, instruction), ids in marks.items()))
-
-    def _parameters_of(self, index: int) -> list[Parameter]:
-        cached = getattr(self, "_stage_parameters", None)
-        if cached is None or cached[0] != index:
-            cached = self._stage_parameters = (index, entry_parameters(self.reader.module(self.stages[index])))
-        return cached[1]
 
 
 def _consumer(copy: ParameterCopy) -> dict | None:

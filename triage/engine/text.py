@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from .ir import Computation, Instruction, Shape, Tile
+from .ir import BALANCE, CLOSE, OPEN, Computation, Instruction, Shape, Tile, split_top
 
 #: How a computation's first line begins: long `%name (p: f32[4]) -> f32[4] {` or short `name {`. It ends with '{'.
 _COMPUTATION = re.compile(r"(?P<entry>ENTRY\s+)?%?(?P<name>[\w.\-$<>:'@/]+)\s*[({]")
@@ -16,10 +16,7 @@ _ARRAY_SHAPE = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layou
 _OPCODE = re.compile(r"\s*([\w\-]+)\(")
 _COMMENT = re.compile(r"/\*.*?\*/")
 _OPERAND_NAME = re.compile(r"%([^\s,(){}\[\]/*]+)")
-_ATTRIBUTE = re.compile(r"\s*,?\s*([\w.\-]+)=")
-_BALANCE = re.compile(r'"(?:[^"\\]|\\.)*"|[()\[\]{}]|,')
 _TILES = re.compile(r"\(([^()]*)\)")
-_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
 def split_chunks(text: str) -> list[str]:
@@ -107,10 +104,10 @@ class Parser:
         if close < 0:
             return None
         arguments = line[opcode.end():close]
-        attributes = _attributes(line[close + 1:])
         # Literals and parameter numbers look like operands but name nothing.
         operands = () if opcode[1] in ("constant", "parameter", "iota") else _operands(arguments)
-        return Instruction(match["name"], shape, opcode[1], operands, arguments, attributes, bool(match["root"]), line)
+        return Instruction(match["name"], shape, opcode[1], operands, arguments, line[close + 1:],
+                           bool(match["root"]), line)
 
     def shape(self, text: str) -> Shape | None:
         shape, _ = self._read_shape(text, 0)
@@ -177,32 +174,19 @@ def _layout_extras(text: str) -> tuple[tuple[Tile, ...], int, int]:
 
 def _closing(text: str, start: int) -> int:
     """Position of the bracket that closes the one at `start`; -1 where there is none. Quoted brackets do not count."""
+    plain = text.find(")", start)
+    if plain >= 0 and text.find("(", start + 1, plain) < 0 and text.find('"', start, plain) < 0:
+        return plain
     depth = 0
-    for match in _BALANCE.finditer(text, start):
+    for match in BALANCE.finditer(text, start):
         token = match[0]
-        if token in _OPEN:
+        if token in OPEN:
             depth += 1
-        elif token in _CLOSE:
+        elif token in CLOSE:
             depth -= 1
             if depth == 0:
                 return match.start()
     return -1
-
-
-def split_top(text: str) -> list[str]:
-    """Splits at the commas outside brackets and quotes; no empty parts."""
-    parts, depth, start = [], 0, 0
-    for match in _BALANCE.finditer(text):
-        token = match[0]
-        if token in _OPEN:
-            depth += 1
-        elif token in _CLOSE:
-            depth -= 1
-        elif token == "," and depth <= 0:
-            parts.append(text[start:match.start()])
-            start = match.end()
-    parts.append(text[start:])
-    return [part for part in parts if part.strip()]
 
 
 def _operands(arguments: str) -> tuple[str, ...]:
@@ -215,23 +199,3 @@ def _operands(arguments: str) -> tuple[str, ...]:
         return tuple(_OPERAND_NAME.findall(arguments))
     parts = split_top(arguments) if "{" in arguments or "(" in arguments else arguments.split(",")
     return tuple(part.split()[-1] for part in parts if part.strip())
-
-
-def _attributes(text: str) -> dict[str, str]:
-    """Top-level `key=value` pairs after the operands, raw. The first of equal keys counts."""
-    result: dict[str, str] = {}
-    if not text:
-        return result
-    if '"' not in text and "{" not in text and "[" not in text:
-        parts = text.split(",")
-    else:
-        parts = split_top(text)
-    key = None
-    for part in parts:
-        match = _ATTRIBUTE.match(part)
-        if match:
-            key = match[1]
-            result.setdefault(key, part[match.end():].strip())
-        elif key and part.strip().startswith("%"):
-            result[key] += "," + part.strip()       # `calls=%a, %b`
-    return result
