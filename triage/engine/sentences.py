@@ -25,7 +25,7 @@ def patterns(copies: list[dict]) -> list[dict]:
 
 def _what(copy: dict) -> tuple:
     run = copy["introduced_by"]
-    return (copy["kind"], copy["where"], copy["loop"], run["pass"] if run else None,
+    return (copy["kind"], copy["where"], copy["loop"], copy["memory_space"], run["pass"] if run else None,
             tuple(copy["between"] or ()))
 
 
@@ -50,7 +50,7 @@ def sentence(group: list[dict]) -> str:
     first = max(group, key=lambda copy: copy["bytes"])
     numbers = {number for copy in group for number in copy["parameters"]}
     parts = [plural(len(numbers), "parameter"), human_bytes(sum(copy["bytes"] for copy in group)),
-             f"{_verb(group)} {_place(first)}"]
+             f"{_verb(group)}{_space(group)} {_place(first)}"]
     return ", ".join(parts + _causes(first, group))
 
 
@@ -61,6 +61,12 @@ def _verb(group: list[dict]) -> str:
         return "converted from {} to {}".format(*types.pop()) if len(types) == 1 else "converted"
     return {"transpose": "transposed", "copy": "copied", "gather": "all-gathered", "concat": "joined",
             "computed": "computed on"}[first["kind"]]
+
+
+def _space(group: list[dict]) -> str:
+    """Copies that do not lie in the device's main memory say so: they cost none of it."""
+    spaces = {copy["memory_space"] for copy in group}
+    return f" into memory space S({spaces.pop()})" if len(spaces) == 1 and 0 not in spaces else ""
 
 
 def _place(copy: dict) -> str:
@@ -118,6 +124,6 @@ def side_notes(last: StageCopies) -> list[str]:
         notes.append(f"{plural(last.state_count, 'copy')} of inputs ({human_bytes(last.state_bytes)}) only start state that "
                      f"the loop overwrites; they are not counted. Donating those arguments (donate_argnums) saves them.")
     if last.prefetched_count:
-        notes.append(f"{plural(last.prefetched_count, 'parameter')} ({human_bytes(last.prefetched_bytes)}) are moved whole "
-                     f"into another memory space (copy-start); that takes no further main memory and is not counted.")
+        notes.append(f"copy-start moves {plural(last.prefetched_count, 'parameter')} ({human_bytes(last.prefetched_bytes)}) "
+                     f"whole into another memory space; that takes no further main memory and is not counted.")
     return notes
