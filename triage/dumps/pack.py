@@ -8,8 +8,8 @@ A part is a file of bounded size, so that a reader on object storage fetches a f
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Callable, Iterable
 
 import zstandard
 

@@ -10,9 +10,9 @@ reads half a result, whenever the writer dies.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Iterable
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
