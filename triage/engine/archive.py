@@ -151,11 +151,9 @@ def _untar(stream: Forward, target: Target) -> None:
 def _untar_one(stream: Forward, target: Target) -> None:
     try:
         archive = tarfile.TarFile(fileobj=stream, errors="surrogateescape", encoding="utf-8")
-        member = archive.firstmember
-        while member is not None:
+        while (member := archive.next()) is not None:
             archive.members.clear()     # tarfile remembers every member; a million of them is a lot of memory
             _untar_member(member, stream, target)
-            member = archive.next()
     except (tarfile.TarError, ValueError, EOFError, OverflowError, IndexError, RecursionError) as error:
         stream.damage = stream.damage or str(error) or type(error).__name__
 
