@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class ViewerConfig(AppConfig):
+    name = "triage.viewer"
