@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Django's command line: `python manage.py serve` starts everything, `python manage.py triage PATH` analyses one dump."""
+"""Django's command line: `manage.py serve` starts everything, `manage.py triage PATH` analyses one dump."""
 import os
 import secrets
 import sys

@@ -55,7 +55,7 @@ def read_url(name: str, schemes: tuple[str, ...]) -> str:
 
 
 def read_secret_key(name: str, data: Path) -> str:
-    """The variable, else the key kept in `data`, made there at the first start. Safe when several processes start at once."""
+    """The variable, else the key kept in `data`, made there at the first start, be it by several processes at once."""
     if key := read_str(name, ""):
         return key
     path = data / "secret_key"

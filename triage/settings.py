@@ -1,6 +1,7 @@
-"""Django's settings. Everything that differs between installations comes from the environment; nothing has to be set."""
+"""Django's settings. What differs between installations comes from the environment; nothing has to be set."""
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import dj_database_url
@@ -26,8 +27,8 @@ TRIAGE_TASK_SECONDS = env.read_int("TRIAGE_TASK_SECONDS", 3600)
 #: The address `manage.py serve` listens on.
 HOST = env.read_str("HOST", "127.0.0.1")
 PORT = env.read_int("PORT", 8000, least=0)
-_LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
-ALLOWED_HOSTS = env.read_list("ALLOWED_HOSTS", _LOCAL_HOSTS + ([HOST] if HOST not in ("0.0.0.0", "::", *_LOCAL_HOSTS) else []))
+#: Its own machine is always answered: that is how the service checks its health.
+ALLOWED_HOSTS = [*env.read_list("ALLOWED_HOSTS", [HOST]), "localhost", "127.0.0.1", "[::1]"]
 CSRF_TRUSTED_ORIGINS = env.read_list("CSRF_TRUSTED_ORIGINS", [])
 #: Set this only behind a proxy that ends TLS and always sets or removes X-Forwarded-Proto itself.
 if env.read_bool("TRIAGE_TLS_PROXY", False):
@@ -40,6 +41,13 @@ SESSION_COOKIE_AGE = 365 * 24 * 3600  # the session remembers which dumps this b
 SESSION_COOKIE_NAME = "triage_session"
 CSRF_COOKIE_NAME = "triage_csrf"
 CSRF_COOKIE_HTTPONLY = False  # the upload script sends it back as a header
+
+# --- how much runs at once, under `manage.py serve` ---
+TRIAGE_WEB_PROCESSES = env.read_int("TRIAGE_WEB_PROCESSES", 2)
+TRIAGE_WEB_THREADS = env.read_int("TRIAGE_WEB_THREADS", 8)
+TRIAGE_WORKER_PROCESSES = env.read_int("TRIAGE_WORKER_PROCESSES", max(1, min(4, (os.cpu_count() or 2) // 2)))
+#: Whether the first start compiles and triages a small JAX program, so that the front page has something to show.
+TRIAGE_EXAMPLE = env.read_bool("TRIAGE_EXAMPLE", True)
 
 INSTALLED_APPS = [
     "django.contrib.sessions",

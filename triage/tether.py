@@ -1,7 +1,7 @@
 """Child processes that end when their parent does, even if the parent is killed with SIGKILL.
 
-`python -m triage.tether PARENT SIGNAL COMMAND...` ties itself to the process PARENT, then becomes COMMAND. Standard library
-only: it is started for every part of the service.
+`python -m triage.tether PARENT SIGNAL COMMAND...` ties itself to the process PARENT, then becomes COMMAND. Standard
+library only: it is started for every part of the service.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Have the kernel send this process the signal when the parent thread ends. Linux only; elsewhere it does nothing."""
+    """Have the kernel send this process the signal when the parent thread ends. Does nothing outside Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal_number), 0, 0, 0)
 
