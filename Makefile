@@ -1,0 +1,36 @@
+# make run    start the service on http://127.0.0.1:8000 (PORT=8001 make run for another port)
+# make test   the whole test suite
+# make lint   the style check
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint clean
+
+run: $(VENV)/run.stamp
+	@$(BIN)/python manage.py serve
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+
+clean:
+	rm -rf $(VENV)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name it: PYTHON=python3.12 make run"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "No virtual environment could be made; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/run.stamp: requirements.txt | $(BIN)/python
+	@echo "Installing packages into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/dev.stamp: requirements.txt requirements-dev.txt | $(BIN)/python
+	@echo "Installing packages into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@ $(VENV)/run.stamp
