@@ -11,7 +11,7 @@ run: $(VENV)/run.stamp
 	@$(BIN)/python manage.py serve
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist=loadgroup $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

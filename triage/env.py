@@ -33,6 +33,13 @@ def read_int(name: str, default: int, *, least: int = 1) -> int:
     return number
 
 
+def read_choice(name: str, default: str, choices: tuple[str, ...]) -> str:
+    value = read_str(name, default)
+    if value not in choices:
+        raise ImproperlyConfigured(f"{name} is {value!r}; use one of {', '.join(choices)}.")
+    return value
+
+
 def read_list(name: str, default: list[str]) -> list[str]:
     """Comma-separated values without blanks."""
     return [part.strip() for part in read_str(name, ",".join(default)).split(",") if part.strip()]
