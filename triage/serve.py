@@ -170,7 +170,7 @@ class Service:
         while time.monotonic() < deadline:
             self._check_parts()
             try:
-                status, answer = _get(self.options.host, port, "/healthz")
+                status, answer = get(self.options.host, port, "/healthz")
                 if status == 200:
                     return
             except OSError:
@@ -224,7 +224,7 @@ def _address(host: str, port: int) -> str:
     return f"http://{join(local, port)}"
 
 
-def _get(host: str, port: int, path: str) -> tuple[int, str]:
+def get(host: str, port: int, path: str) -> tuple[int, str]:
     """Status and body. Asked directly: a proxy of the environment has no business here."""
     connection = http.client.HTTPConnection(_local(host), port, timeout=10)
     try:

@@ -40,6 +40,9 @@ class Command(BaseCommand):
 def _become(command: list[str]) -> NoReturn:
     if not settings.REDIS_URL:
         raise CommandError("REDIS_URL is not set; a part that runs alone needs the broker's address.")
+    tmp = settings.DATA_DIR / "tmp"  # as under the supervisor: large uploads need the room of the data directory
+    tmp.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = str(tmp)
     sys.stdout.flush()
     os.execv(command[0], command)
 
