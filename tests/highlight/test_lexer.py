@@ -44,7 +44,7 @@ def test_tokens_of_real_files_are_the_text(name: str) -> None:
     assert files > 5
 
 
-@pytest.mark.parametrize("piece", ['"', '\\"', "/*", "f32[", "f32[2]{0:", "a=", "(", "a-", "'", "%", "x.1 ", "]{1,", "0x", "-1"])
+@pytest.mark.parametrize("piece", ['"', '\\"', "/*", "f32[", "f32[2]{0:", "a=", "(", "'", "%", "x.1 ", "]{1,", "0x"])
 def test_time_grows_with_the_line_only(piece: str) -> None:
     text = piece * (200_000 // len(piece))
     start = time.perf_counter()

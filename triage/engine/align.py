@@ -1,0 +1,199 @@
+"""Two lists of HLO lines aligned: which line became which.
+
+Anchors first (lines that are equal and unique on both sides), then what lies between them, with ever weaker keys. No
+step costs more than n log n except inside gaps of at most MAX_GAP_CELLS, so 30,000 lines take a second.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from .lines import Keys, defined_name, stem
+
+#: Lines left times lines right of a gap that difflib may look at; larger ones are aligned by occurrence.
+MAX_GAP_CELLS = 10_000
+
+SAME, NOISE, RENAMED, CHANGED, MOVED, REMOVED, ADDED = (
+    "same", "noise", "renamed", "changed", "moved", "removed", "added")
+Pairs = list[tuple[int, int]]
+Range = tuple[int, int, int, int]       # left start, left end, right start, right end
+
+
+class Row(NamedTuple):
+    """One line of a diff: positions in the two lists, None where a side has no such line.
+
+    `noise` rows differ only in noise (lines.NOISE), `renamed` ones in names that are other names throughout.
+    """
+    kind: str
+    left: int | None
+    right: int | None
+
+
+class Alignment(NamedTuple):
+    rows: tuple[Row, ...]
+    names: dict[str, str]       # instruction left -> the same instruction right
+
+
+def align(left: Sequence[str], right: Sequence[str], left_keys: Sequence[Keys], right_keys: Sequence[Keys],
+          called: Mapping[str, str]) -> Alignment:
+    """Aligns two computations. `called` maps computations left to their partners right."""
+    equal = _equal_lines(left_keys, right_keys)
+    pairs = _gaps_filled(equal, len(left), len(right), lambda gap: _similar(gap, left, right, left_keys, right_keys))
+    moved = _moved(pairs, left, right, left_keys, right_keys)
+    names = {}
+    for i, j in (*pairs, *moved):
+        if name := defined_name(left[i]):
+            names[name] = defined_name(right[j])
+    judge = _Judge(left, right, left_keys, right_keys, names, called)
+    return Alignment(tuple(_rows(pairs, moved, len(left), len(right), judge)), names)
+
+
+class _Judge:
+    """Tells whether two lines say the same, names translated."""
+
+    def __init__(self, left_lines: Sequence[str], right_lines: Sequence[str], left: Sequence[Keys],
+                 right: Sequence[Keys], names: Mapping[str, str], called: Mapping[str, str]) -> None:
+        self.left_lines, self.right_lines, self.left, self.right = left_lines, right_lines, left, right
+        self.forward = {**called, **names}
+        self.backward = {new: old for old, new in self.forward.items()}
+
+    def kind(self, i: int, j: int) -> str:
+        left, right = self.left[i], self.right[j]
+        if left.plain == right.plain and left.names == right.names and self._same_names(left, right):
+            return SAME if self.left_lines[i] == self.right_lines[j] else NOISE
+        if left.structure == right.structure and len(left.names) == len(right.names) and self._same_names(left, right):
+            return RENAMED
+        return CHANGED
+
+    def _same_names(self, left: Keys, right: Keys) -> bool:
+        for old, new in zip(left.names, right.names):
+            known = self.forward.get(old)
+            if known is not None and known != new:
+                return False
+            if known is None and self.backward.get(new, old) != old:
+                return False
+        return True
+
+
+def _rows(pairs: Pairs, moved: Pairs, n: int, m: int, judge: _Judge) -> list[Row]:
+    gone, came = {i for i, _ in moved}, {j: i for i, j in moved}
+    rows: list[Row] = []
+    i = j = 0
+    for x, y in (*pairs, (n, m)):
+        rows += (Row(REMOVED, k, None) for k in range(i, x) if k not in gone)
+        for k in range(j, y):
+            if k not in came:
+                rows.append(Row(ADDED, None, k))
+            else:
+                kind = judge.kind(came[k], k)
+                rows.append(Row(CHANGED if kind == CHANGED else MOVED, came[k], k))
+        if x < n:
+            rows.append(Row(judge.kind(x, y), x, y))
+        i, j = x + 1, y + 1
+    return rows
+
+
+def _equal_lines(left: Sequence[Keys], right: Sequence[Keys]) -> Pairs:
+    """Pairs of lines with equal keys, in order on both sides: whole text, then without numbers, then structure."""
+    pairs = _unique([key.plain for key in left], [key.plain for key in right])
+    for get in (lambda key: key.plain, lambda key: key.stems, lambda key: key.structure):
+        pairs = _gaps_filled(pairs, len(left), len(right), lambda gap: _between(gap, left, right, get))  # noqa: B023
+    return pairs
+
+
+def _gaps_filled(pairs: Pairs, n: int, m: int, fill) -> Pairs:
+    result: Pairs = []
+    i = j = 0
+    for x, y in (*pairs, (n, m)):
+        if i < x and j < y:
+            result += fill((i, x, j, y))
+        if x < n:
+            result.append((x, y))
+        i, j = x + 1, y + 1
+    return result
+
+
+def _between(gap: Range, left: Sequence[Keys], right: Sequence[Keys], get) -> Pairs:
+    i, x, j, y = gap
+    old, new = [get(key) for key in left[i:x]], [get(key) for key in right[j:y]]
+    if (x - i) * (y - j) <= MAX_GAP_CELLS:
+        blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+        return [(i + a + k, j + b + k) for a, b, size in blocks for k in range(size)]
+    return [(i + a, j + b) for a, b in _unique(_numbered(old), _numbered(new))]
+
+
+def _numbered(items: Sequence[Hashable]) -> list[Hashable]:
+    """Each item with how often it came before, which makes all of them unique."""
+    seen: Counter = Counter()
+    result = []
+    for item in items:
+        result.append((item, seen[item]))
+        seen[item] += 1
+    return result
+
+
+def _unique(left: Sequence[Hashable], right: Sequence[Hashable]) -> Pairs:
+    """The longest run of pairs, in order on both sides, of items that are once on each side."""
+    count_left, count_right = Counter(left), Counter(right)
+    place = {item: j for j, item in enumerate(right) if count_right[item] == 1}
+    return _increasing([(i, place[item]) for i, item in enumerate(left) if item in place and count_left[item] == 1])
+
+
+def _increasing(pairs: Pairs) -> Pairs:
+    """Longest subsequence whose right positions rise; the left ones must rise already."""
+    tails: list[int] = []
+    tail_of: list[int] = []
+    before: list[int] = []
+    for position, (_, j) in enumerate(pairs):
+        at = bisect_left(tails, j)
+        before.append(tail_of[at - 1] if at else -1)
+        tails[at:at + 1] = [j]
+        tail_of[at:at + 1] = [position]
+    result = []
+    position = tail_of[-1] if tail_of else -1
+    while position >= 0:
+        result.append(pairs[position])
+        position = before[position]
+    return result[::-1]
+
+
+def _similar(gap: Range, left: Sequence[str], right: Sequence[str], left_keys: Sequence[Keys],
+             right_keys: Sequence[Keys]) -> Pairs:
+    """Lines that differ but are about one instruction: same name, else same name without numbers."""
+    i, x, j, y = gap
+    old, new = [defined_name(line) for line in left[i:x]], [defined_name(line) for line in right[j:y]]
+    if not any(old) or not any(new):        # headers: line by line
+        return [(i + k, j + k) for k in range(min(x - i, y - j))]
+    place = {name: k for k, name in enumerate(new) if name}
+    named = _increasing([(a, place[name]) for a, name in enumerate(old) if name in place])
+    stems = [stem(name) for name in old], [stem(name) for name in new]
+
+    def fill(inner: Range) -> Pairs:
+        a, b, c, d = inner
+        pairs = _unique(_numbered(stems[0][a:b]), _numbered(stems[1][c:d]))
+        return [(a + p, c + q) for p, q in pairs]
+
+    return [(i + a, j + b) for a, b in _gaps_filled(named, x - i, y - j, fill)]
+
+
+def _moved(pairs: Pairs, left: Sequence[str], right: Sequence[str], left_keys: Sequence[Keys],
+           right_keys: Sequence[Keys]) -> Pairs:
+    """Lines that are on both sides, but in another order: a schedule, not a change. Equal ones first, then by name."""
+    paired_left, paired_right = {i for i, _ in pairs}, {j for _, j in pairs}
+    loose_left = [i for i in range(len(left)) if i not in paired_left and left_keys[i].plain.strip()]
+    loose_right = [j for j in range(len(right)) if j not in paired_right and right_keys[j].plain.strip()]
+    moved: Pairs = []
+    for get in (lambda line, key: key.plain, lambda line, key: key.stems, lambda line, key: defined_name(line)):
+        places = defaultdict(list)
+        for j in reversed(loose_right):
+            places[get(right[j], right_keys[j])].append(j)
+        places.pop("", None)
+        found = [(i, options.pop()) for i in loose_left if (options := places.get(get(left[i], left_keys[i])))]
+        moved += found
+        gone, came = {i for i, _ in found}, {j for _, j in found}
+        loose_left = [i for i in loose_left if i not in gone]
+        loose_right = [j for j in loose_right if j not in came]
+    return sorted(moved)

@@ -1,0 +1,114 @@
+"""One HLO line as keys for comparing: without noise, without numbers in names, without names.
+
+Passes renumber instructions and rewrite metadata all the time; a diff that shows this shows nothing else.
+"""
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+#: Attributes that say where an instruction comes from or how it is run, not what it computes.
+NOISE = ("metadata", "backend_config", "frontend_attributes", "origin", "statistics", "stack_frame")
+_NOISE = re.compile(rf",?\s*\b(?:{'|'.join(NOISE)})=(?=[{{\"])")
+_BRACES = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]')
+_SIGNATURE = re.compile(r"(?:ENTRY\s+)?%?[\w.\-$<>@:/']+(\s*\(.*)\s\{\s*$")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_NAME = re.compile(r"%([\w.\-$<>@:/']+)")
+_DEFINED = re.compile(r"\s*(?:ROOT\s+)?%?([^\s=%(){},]+)\s+=\s")
+_OPENING = re.compile(r"\s*(?:ENTRY\s+)?%?([\w.\-$<>@:/']+)\s*[({]")
+_SHORT_OPERANDS = re.compile(r"\s(?!constant\(|parameter\(|iota\()[a-z][\w\-]*\(([^()]*)\)")
+_SHORT_CALLED = re.compile(r"\b(?:calls|to_apply|condition|body|select|scatter|true_computation|false_computation)=")
+_BARE = re.compile(r"([A-Za-z_][\w.\-]*)(?![\w.\-\[(=])")
+_NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")
+
+
+class Keys(NamedTuple):
+    plain: str              # without noise
+    stems: str              # and every name without its trailing numbers
+    structure: str          # and without any name
+    names: tuple[str, ...]  # the names, in order, without '%'
+
+
+def noise_ranges(line: str) -> list[tuple[int, int]]:
+    """Where the noise attributes of a line are, each with the comma before it.
+
+    The signature of a computation counts too: its parameters and its root say the same.
+    """
+    if match := _SIGNATURE.match(line):
+        return [match.span(1)]
+    ranges, position = [], 0
+    while match := _NOISE.search(line, position):
+        end = _value_end(line, match.end())
+        ranges.append((match.start(), end))
+        position = end
+    return ranges
+
+
+def _value_end(line: str, start: int) -> int:
+    """End of the `{...}` or `"..."` at `start`; the end of the line where it does not close."""
+    if line[start] == '"':
+        match = _STRING.match(line, start)
+        return match.end() if match else len(line)
+    depth = 0
+    for match in _BRACES.finditer(line, start):
+        if match[0] == "{":
+            depth += 1
+        elif match[0] == "}":
+            depth -= 1
+            if depth == 0:
+                return match.end()
+    return len(line)
+
+
+def without_noise(line: str) -> str:
+    ranges = noise_ranges(line)
+    if not ranges:
+        return line.rstrip()
+    parts, position = [], 0
+    for start, end in ranges:
+        parts.append(line[position:start])
+        position = end
+    return ("".join(parts) + line[position:]).rstrip()
+
+
+def defined_name(line: str) -> str:
+    """The instruction a line defines, without '%'; "" where it defines none."""
+    match = _DEFINED.match(line)
+    return match[1] if match else ""
+
+
+def name_ranges(text: str) -> list[tuple[int, int]]:
+    """Where the names of instructions and computations are, without '%'."""
+    if "%" in text:
+        return [match.span(1) for match in _NAME.finditer(text)]
+    first = _DEFINED.match(text) or _OPENING.match(text)
+    ranges = [first.span(1)] if first else []
+    if first and (operands := _SHORT_OPERANDS.search(text, first.end() - 1)):
+        ranges += [match.span(1) for match in _BARE.finditer(text, operands.start(1), operands.end(1))]
+        for attribute in _SHORT_CALLED.finditer(text, operands.end()):
+            if called := _BARE.match(text, attribute.end()):
+                ranges.append(called.span(1))
+    return ranges
+
+
+def stem(name: str) -> str:
+    """A name without what makes it unique: `fusion.3.clone.1` is `fusion`."""
+    return _NUMBERS.sub("", name)
+
+
+def keys(line: str) -> Keys:
+    plain = without_noise(line)
+    names, stems, structure, position = [], [], [], 0
+    for start, end in name_ranges(plain):
+        name, between = plain[start:end], plain[position:start]
+        names.append(name)
+        stems += (between, stem(name))
+        structure.append(between)
+        position = end
+    rest = plain[position:]
+    return Keys(plain, "".join(stems) + rest, "\0".join(structure) + rest, tuple(names))
+
+
+def exact_keys(line: str) -> Keys:
+    """Keys for a diff that shows everything."""
+    return Keys(line, line, line, ())
