@@ -14,6 +14,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun[:-1] + 'ies' if noun.endswith('y') else noun + 's'}"
 
 
+def percent(share: float) -> str:
+    """`92%`; `99.9%` where rounding would claim all of it."""
+    return f"{share:.0%}" if share < 0.995 or share == 1 else f"{min(share, 0.999):.1%}"
+
+
 def patterns(copies: list[dict]) -> list[dict]:
     """Copies grouped by what happened to them: before the loop first, then by bytes."""
     groups: dict[tuple, list[dict]] = defaultdict(list)
@@ -113,7 +118,8 @@ def verdict(copies: list[dict], min_bytes: int, memory: dict) -> str:
         if not copies:
             told.append(f"Nothing of {human_bytes(min_bytes)} or more is copied elsewhere either.")
     elif memory.get("share_of_temp"):
-        told.insert(1, f"That is {memory['share_of_temp']:.0%} of the temporary memory ({human_bytes(memory['temp_bytes'])}).")
+        told.insert(1, f"That is {percent(memory['share_of_temp'])} of the temporary memory "
+                       f"({human_bytes(memory['temp_bytes'])}).")
     return " ".join(told)
 
 
