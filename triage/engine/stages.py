@@ -31,6 +31,7 @@ class StageReader:
     texts: dict[str, str] = field(default_factory=dict)
     _files: dict[bytes, tuple[tuple[Chunk, ...], int, str]] = field(default_factory=dict)
     _chunks: dict[str, Chunk] = field(default_factory=dict)
+    _instructions: dict[str, int] = field(default_factory=dict)     # chunk key -> lines that are not blank, less two
     _parsed: dict[str, Computation | None] = field(default_factory=dict)
 
     def read(self, file: StageFile) -> Stage:
@@ -47,7 +48,7 @@ class StageReader:
     def _split(self, text: str) -> tuple[tuple[Chunk, ...], int, str]:
         chunks = tuple(self._chunk(piece, position) for position, piece in enumerate(split_chunks(text)))
         named = chunks[1:]
-        count = sum(max(0, chunk.lines - 2) for chunk in named)
+        count = sum(self._instructions[chunk.key] for chunk in named)
         return chunks, count, self._damage(text, named)
 
     def _chunk(self, text: str, position: int) -> Chunk:
@@ -56,7 +57,8 @@ class StageReader:
             key = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
             self.texts[key] = text
             name, entry = computation_head(text.split("\n", 1)[0]) or ("", False) if position else ("", False)
-            lines = len(text.strip("\n").split("\n"))
+            lines = text.count("\n") + (not text.endswith("\n"))
+            self._instructions[key] = max(0, text.strip("\n").count("\n") - 1)
             chunk = self._chunks[text] = Chunk(key, name, lines, entry)
         return chunk
 
