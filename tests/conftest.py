@@ -54,7 +54,8 @@ def unpack_dump(shared_dumps: Path, tmp_path_factory: pytest.TempPathFactory) ->
         if not (folder / name).exists():
             draft = folder / f".{name}.{secrets.token_hex(4)}"
             with tarfile.open(shared_dumps / f"{name}.tar.xz") as tar:
-                tar.extractall(draft, filter="data")
+                tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.0 to 3.11.3 have none
+                tar.extractall(draft)
             try:
                 draft.rename(folder / name)
             except OSError:  # another process of the run was faster
