@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Iterable, Union
 
 from . import opcodes
@@ -31,6 +32,7 @@ class Leaf:
     buffers: tuple[Buffer, ...] = ()            # where it lies
     fixed: frozenset[Source] = frozenset()      # sources that choose positions: pure only where they are constants
     free: Instruction | None = None             # last transpose on the way that moved nothing under the printed layouts
+    large: bool = False                         # one of `deps` is an array of `min_bytes` or more
 
 
 Tree = Union[Leaf, tuple]
@@ -89,7 +91,12 @@ class Flow:
         """The summary of the module's entry computation; its sources are the entry parameters."""
         if module.entry is None:
             return Summary()
-        return _ModuleFlow(self, module).summary(module.entry.name, False, 0)
+        return _ModuleFlow(self, module).summary(module.entry.name, CALLED, 0)
+
+
+#: How a computation is looked at. FUSED: it runs inside one kernel, and nothing in it writes or reads a buffer by itself.
+#: SAME: only which parameters it returns unchanged. BODY: as a loop body, in which what the loop changes is new.
+CALLED, FUSED, SAME, BODY = range(4)
 
 
 class _ModuleFlow:
@@ -109,9 +116,9 @@ class _ModuleFlow:
         self._ids[name] = number
         return number
 
-    def summary(self, name: str, fused: bool, depth: int) -> Summary:
-        """`fused`: the computation runs inside one kernel, so that only its root is written, by the caller."""
-        key = (self.closure_id(name), fused)
+    def summary(self, name: str, mode: int, depth: int) -> Summary:
+        """How a computation treats its parameters; see the modes."""
+        key = (self.closure_id(name), mode)
         known = self.flow._summaries.get(key)
         if known is None:
             computation = self.module.computations.get(name)
@@ -119,11 +126,12 @@ class _ModuleFlow:
                 known = Summary(root=IMPURE)
             else:
                 self.flow._summaries[key] = Summary(root=IMPURE)        # while it is being made: recursion ends here
-                known = _Evaluation(self, computation, fused, depth).run()
+                known = _Evaluation(self, computation, mode, depth).run()
             self.flow._summaries[key] = known
         return known
 
 
+_ASYNC = ("-start", "-update", "-done")
 _INDEX = re.compile(r"\s*,\s*index=(\d+)")
 _CALLERS = frozenset({"fusion", "call", "while", "conditional", "async-start", "async-update", "async-done"})
 _CALL_KEYS = ("calls", "to_apply", "body", "condition", "branch_computations", "true_computation",
@@ -145,6 +153,16 @@ def called_names(computation: Computation) -> tuple[str, ...]:
 def branch_names(instruction: Instruction, key: str) -> list[str]:
     value = instruction.attributes.get(key, "")
     return [part.strip().lstrip("%") for part in value.strip("{}").split(",") if part.strip()]
+
+
+def _returns(root: Tree, source: Source) -> bool:
+    """Whether a loop body returns this element of its parameter unchanged; writing the same content again is no change."""
+    returned = at(root, source[1])
+    return isinstance(returned, Leaf) and returned.same == source
+
+
+def _target(instruction: Instruction) -> str:
+    return instruction.attributes.get("custom_call_target", "").strip('"')
 
 
 def leaves(tree: Tree) -> Iterable[Leaf]:
@@ -188,50 +206,118 @@ def shape_at(shape: Shape, path: Iterable[int]) -> Shape:
     return shape
 
 
+_FOLLOWED, _NEW, _PARAMETER, _STRUCTURE = range(4)
+
+
+@lru_cache(maxsize=1024)
+def _role(opcode: str) -> int:
+    """What an opcode is to the flow; _STRUCTURE stands for those that carry several values or call computations."""
+    if opcode in opcodes.FOLLOWED:
+        return _FOLLOWED
+    if opcode == "parameter":
+        return _PARAMETER
+    known = opcode in _HANDLERS or opcode in opcodes.CONSTANT or opcode.endswith(_ASYNC)
+    return _STRUCTURE if known else _NEW
+
+
 class _Evaluation:
     """One walk over one computation's instructions."""
 
-    def __init__(self, flow: _ModuleFlow, computation: Computation, fused: bool, depth: int) -> None:
-        self.flow, self.computation, self.fused, self.depth = flow, computation, fused, depth
+    def __init__(self, flow: _ModuleFlow, computation: Computation, mode: int, depth: int) -> None:
+        self.flow, self.computation, self.depth = flow, computation, depth
+        self.mode, self.inner = mode, mode if mode in (FUSED, SAME) else CALLED
+        self.quiet = mode in (FUSED, SAME)      # notes neither writes nor reads
+        # Of a loop's carry only what the body returns unchanged can be a parameter's value.
+        self.returned = flow.summary(computation.name, SAME, depth).root if mode == BODY else None
         self.min_bytes = flow.flow.min_bytes
         self.values: dict[str, Tree] = {}
         self.out = Summary()
+        self._waiting: set[str] = set()
 
     def run(self) -> Summary:
-        values = self.values
-        for instruction in self.computation.instructions:
-            if all(operand in values for operand in instruction.operands):
-                values[instruction.name] = self._evaluate(instruction)
-            else:
-                self._evaluate_after_operands(instruction)
+        """Looks only at what large parameters flow into; everything else is evaluated where such a value meets it."""
+        if not self.quiet:
+            self._follow_parameters()
         root = self.computation.root
-        self.out.root = values.get(root.name, IMPURE) if root is not None else IMPURE
+        self.out.root = self.operand(root.name) if root is not None else IMPURE
         return self.out
 
-    def _evaluate_after_operands(self, first: Instruction) -> None:
-        """For text in which operands may stand behind their users, as in hand-written modules, or carry `#k`."""
-        stack, waiting = [first], set()
-        while stack:
-            instruction = stack[-1]
-            missing = [found for name in instruction.operands if (found := self._definition(name)) is not None
-                       and found.name not in self.values and found.name not in waiting]
-            if missing and instruction.name not in waiting:
-                waiting.add(instruction.name)
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if instruction.name not in self.values:
-                self.values[instruction.name] = self._evaluate(instruction)
+    def _follow_parameters(self) -> None:
+        """Evaluates what reads a large parameter, or something made of one, in order; notes reads and writes on the way."""
+        values, live, new = self.values, set(), set()
+        for instruction in self.computation.in_order():
+            role = _role(instruction.opcode)
+            reads_live = not live.isdisjoint(instruction.definitions)
+            if role == _NEW or (role == _FOLLOWED and not new.isdisjoint(instruction.definitions)):
+                # Most of a program: a new quantity, or element by element made of one.
+                new.add(instruction.name)
+                values[instruction.name] = IMPURE
+                if reads_live:
+                    self._note_reads(instruction)
+            elif reads_live or role == _PARAMETER:
+                tree = self.operand(instruction.name)
+                if self._is_live(tree):
+                    live.add(instruction.name)
+                elif isinstance(tree, Leaf) and not tree.pure:
+                    new.add(instruction.name)
+
+    def _is_live(self, tree: Tree) -> bool:
+        return any(leaf.large for leaf in leaves(tree))
 
     def _definition(self, operand: str) -> Instruction | None:
         return self.computation.by_name.get(operand) or self.computation.by_name.get(operand.split("#", 1)[0])
 
     def operand(self, name: str) -> Tree:
         """Value of an operand; `t#0#1` is element 1 of element 0 of `t`."""
-        if name in self.values:
-            return self.values[name]
+        value = self.values.get(name)
+        if value is not None:
+            return value
+        if name in self.computation.by_name:
+            return self._demand(name)
         base, *indices = name.split("#")
-        return at(self.values.get(base, IMPURE), (int(i) if i.isdigit() else 0 for i in indices))
+        if base not in self.computation.by_name:
+            return IMPURE
+        return at(self._demand(base), (int(i) if i.isdigit() else 0 for i in indices))
+
+    def _demand(self, name: str) -> Tree:
+        """Evaluates an instruction after those it needs; one that needs itself (damaged text) gets IMPURE."""
+        values, stack = self.values, [name]
+        while stack:
+            current = stack[-1]
+            if current in values:
+                stack.pop()
+                continue
+            instruction = self.computation.by_name[current]
+            missing = [operand for operand in self._needed(instruction) if operand not in values]
+            if missing and current not in self._waiting:
+                self._waiting.add(current)
+                stack.extend(missing)
+                continue
+            for operand in missing:
+                values[operand] = IMPURE
+            values[current] = self._evaluate(instruction)
+            stack.pop()
+        return values[name]
+
+    def _needed(self, instruction: Instruction) -> Iterable[str]:
+        """Definitions whose values decide this one's; none where a new quantity is made of whatever is read."""
+        opcode = instruction.opcode
+        if self.mode == SAME and opcode in opcodes.CHANGING:
+            return ()
+        if opcode == "fusion":
+            return self._needed_by_root(instruction)
+        if opcode == "custom-call" and _target(instruction) not in opcodes.PASS_CALLS:
+            return ()
+        if _role(opcode) == _NEW:
+            return ()
+        return (name for name in instruction.definitions if name in self.computation.by_name)
+
+    def _needed_by_root(self, instruction: Instruction) -> Iterable[str]:
+        """The operands on which the result of a fused computation depends."""
+        root = self.flow.summary(instruction.called("calls") or "", FUSED, self.depth + 1).root
+        numbers = {number for leaf in leaves(root) for number, _ in leaf.deps | leaf.fixed}
+        names = instruction.definitions
+        return (names[n] for n in numbers if 0 <= n < len(names) and names[n] in self.computation.by_name)
 
     def operand_shape(self, name: str) -> Shape | None:
         definition = self._definition(name)
@@ -244,16 +330,20 @@ class _Evaluation:
 
     def _evaluate(self, instruction: Instruction) -> Tree:
         opcode = instruction.opcode
+        if self.mode == SAME and opcode in opcodes.CHANGING:
+            return like(instruction.shape, IMPURE)
         handler = _HANDLERS.get(opcode)
         if handler is not None:
             return handler(self, instruction)
         if opcode in opcodes.CONSTANT:
             return like(instruction.shape, CONSTANT)
-        if opcode.endswith("-done") or opcode.endswith("-update"):
-            return self._async_end(instruction)
         if opcode.endswith("-start"):
             return self._async_start(instruction)
-        return self._plain(instruction, opcode)
+        if opcode.endswith(_ASYNC):
+            return self._async_end(instruction)
+        if _role(opcode) == _FOLLOWED:
+            return self._plain(instruction, opcode)
+        return like(instruction.shape, IMPURE)
 
     def _plain(self, instruction: Instruction, opcode: str) -> Tree:
         operands = [self.operand(name) for name in instruction.operands]
@@ -287,16 +377,18 @@ class _Evaluation:
         """What a kernel of this kind makes of its operands."""
         deps: set[Source] = set()
         fixed: set[Source] = set()
+        large = False
         for tree in operands:
             for leaf in leaves(tree):
                 if not leaf.pure:
                     return IMPURE
                 deps |= leaf.deps
                 fixed |= leaf.fixed
+                large = large or leaf.large
                 kind = max(kind, leaf.kind)
         if len(deps) > MAX_DEPENDENCIES:
             return IMPURE
-        return Leaf(True, frozenset(deps), kind, fixed=frozenset(fixed))
+        return Leaf(True, frozenset(deps), kind, fixed=frozenset(fixed), large=large)
 
     def _written(self, instruction: Instruction, shape: Shape, leaf: Leaf, own: int, path: tuple[int, ...]) -> Leaf:
         """The leaf as it lies in the new buffer that `instruction` writes; remembered if it can matter."""
@@ -305,7 +397,7 @@ class _Evaluation:
         same = None
         if own == opcodes.COPY and instruction.opcode in ("copy", "copy-start") and len(instruction.operands) == 1:
             same = next(leaves(self.operand(instruction.operands[0]))).same
-        if self.fused:
+        if self.quiet:
             return replace(leaf, same=same, buffers=(), free=None)
         key: WriteKey = (instruction.name, *(f"{{{i}}}" for i in path))
         if shape.bytes >= self.min_bytes:
@@ -313,11 +405,12 @@ class _Evaluation:
                                          leaf.fixed)
         return replace(leaf, same=same, buffers=(key,), free=None)
 
-    def _note_reads(self, instruction: Instruction, operands: Iterable[str] | None = None) -> None:
-        if self.fused:
+    def _note_reads(self, instruction: Instruction) -> None:
+        if self.quiet:
             return
-        for name in instruction.operands if operands is None else operands:
-            tree = self.operand(name)
+        for name, definition in zip(instruction.operands, instruction.definitions):
+            # What has not been looked at yet holds no large parameter.
+            tree = self.operand(name) if definition in self.values else IMPURE
             if isinstance(tree, Leaf):
                 for buffer in tree.buffers:
                     self._add_read(buffer, Read(instruction, self.computation.name,
@@ -338,7 +431,9 @@ class _Evaluation:
             if shape.parts is not None:
                 return tuple(build(part, (*path, i)) for i, part in enumerate(shape.parts))
             source: Source = (number, path)
-            return Leaf(True, frozenset((source,)), opcodes.NOTHING, source, (source,))
+            if self.returned is not None and not _returns(self.returned, source):
+                return IMPURE
+            return Leaf(True, frozenset((source,)), opcodes.NOTHING, source, (source,), large=shape.bytes >= self.min_bytes)
         return build(instruction.shape, ())
 
     def _tuple(self, instruction: Instruction) -> Tree:
@@ -354,10 +449,12 @@ class _Evaluation:
     def _fusion(self, instruction: Instruction) -> Tree:
         self._note_reads(instruction)
         name = instruction.called("calls")
-        operands = [self.operand(operand) for operand in instruction.operands]
         if name is None:
             return like(instruction.shape, IMPURE)
-        inner = self.flow.summary(name, True, self.depth + 1)
+        inner = self.flow.summary(name, FUSED, self.depth + 1)
+        needed = set(self._needed_by_root(instruction))
+        operands = [self.operand(operand) if definition in needed else IMPURE
+                    for operand, definition in zip(instruction.operands, instruction.definitions)]
         mapped = self._map(inner.root, operands, lambda buffer: ())
         return self._written_tree(instruction, instruction.shape, mapped, inner.root)
 
@@ -378,34 +475,31 @@ class _Evaluation:
         operands = [self.operand(operand) for operand in instruction.operands]
         if name is None:
             return like(instruction.shape, IMPURE)
-        if self.fused:
-            return self._map(self.flow.summary(name, True, self.depth + 1).root, operands, lambda buffer: ())
-        return self._inline(instruction, self.flow.summary(name, False, self.depth + 1), operands, ())
+        if self.quiet:
+            return self._map(self.flow.summary(name, self.mode, self.depth + 1).root, operands, lambda buffer: ())
+        return self._inline(instruction, self.flow.summary(name, CALLED, self.depth + 1), operands, ())
 
     def _while(self, instruction: Instruction) -> Tree:
-        body = self.flow.summary(instruction.called("body") or "", self.fused, self.depth + 1)
+        body = instruction.called("body") or ""
         initial = self.operand(instruction.operands[0]) if instruction.operands else IMPURE
         if instruction.shape.is_tuple and isinstance(initial, Leaf):
             initial = like(instruction.shape, IMPURE)
-        carried, result = self._carries(instruction, body.root, initial)
-        if not self.fused:
-            self._inline(instruction, body, [carried], (instruction.name,))
-        return result
+        carried = self._carried(instruction, self.flow.summary(body, SAME, self.depth + 1).root, initial)
+        if not self.quiet:
+            self._inline(instruction, self.flow.summary(body, BODY, self.depth + 1), [carried], (instruction.name,))
+        return carried
 
-    def _carries(self, instruction: Instruction, root: Tree, initial: Tree) -> tuple[Tree, Tree]:
-        """(what the body reads, what the loop returns): elements the body returns unchanged, the rest IMPURE."""
+    def _carried(self, instruction: Instruction, root: Tree, initial: Tree) -> Tree:
+        """What the body reads and the loop returns: elements the body returns unchanged; the rest IMPURE."""
         def build(tree: Tree, path: tuple[int, ...]) -> Tree:
             if not isinstance(tree, Leaf):
                 return tuple(build(part, (*path, i)) for i, part in enumerate(tree))
-            returned = at(root, path)
-            if isinstance(returned, Leaf) and returned.same == (0, path):
-                # A body may write the same content again (copy-insertion): the carry is still the parameter's.
+            if _returns(root, (0, path)):
                 return tree
             for buffer in tree.buffers:
                 self.out.state.setdefault(buffer, instruction.name)
             return IMPURE
-        carried = build(initial, ())
-        return carried, carried
+        return build(initial, ())
 
     def _conditional(self, instruction: Instruction) -> Tree:
         names = [name for key in ("branch_computations", "true_computation", "false_computation")
@@ -413,9 +507,9 @@ class _Evaluation:
         operands = [self.operand(operand) for operand in instruction.operands]
         results = []
         for name, value in zip(names, operands[1:]):
-            summary = self.flow.summary(name, self.fused, self.depth + 1)
+            summary = self.flow.summary(name, self.inner, self.depth + 1)
             site = f"{instruction.name}:{name}"
-            results.append(self._map(summary.root, [value], lambda buffer: ()) if self.fused
+            results.append(self._map(summary.root, [value], lambda buffer: ()) if self.quiet
                            else self._inline(instruction, summary, [value], (), site))
         if not results or not operands or not all(leaf.pure for leaf in leaves(operands[0])):
             return like(instruction.shape, IMPURE)
@@ -431,7 +525,7 @@ class _Evaluation:
         return replace(joined, same=same, buffers=buffers) if joined.pure else IMPURE
 
     def _custom_call(self, instruction: Instruction) -> Tree:
-        target = instruction.attributes.get("custom_call_target", "").strip('"')
+        target = _target(instruction)
         if target in opcodes.CONSTANT_CALLS:
             return like(instruction.shape, CONSTANT)
         if target in opcodes.PASS_CALLS and instruction.operands and not instruction.shape.is_tuple:
@@ -452,7 +546,7 @@ class _Evaluation:
         target = shape.parts[position]
         name = instruction.called("calls") or instruction.called("to_apply")
         if name is not None:
-            inner = self.flow.summary(name, True, self.depth + 1).root
+            inner = self.flow.summary(name, FUSED, self.depth + 1).root
             output = self._written_tree(instruction, target, self._map(inner, operands, lambda buffer: ()), inner)
         else:
             kind = opcodes.MOVES.get(opcode[:-len("-start")])

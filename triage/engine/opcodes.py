@@ -25,6 +25,10 @@ ELEMENTWISE = frozenset(
 # Everything else (dot, convolution, reduce, sort, scatter, gather by index, rng, collectives that add, unknown ones)
 # makes a new quantity rather than a copy of a parameter.
 
+#: Never return an operand's content unchanged.
+CHANGING = MOVES.keys() | ELEMENTWISE | {"fusion"}
+FOLLOWED = PASS | MOVES.keys() | ELEMENTWISE | {"copy", "transpose", "reshape"}
+
 #: Custom calls that hand their operands through.
 PASS_CALLS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "ConcatBitcast", "LayoutConstraint",
                         "annotate_device_placement", "xla.sdy.FuncResultSharding", "xla.sdy.GlobalToLocalShape",

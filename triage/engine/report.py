@@ -60,6 +60,7 @@ def _no_collector() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            gc.freeze()     # what lives on is live: not to be looked through at once
             gc.enable()
 
 
