@@ -134,6 +134,11 @@ class Instruction:
         """Raw attribute values by key, in printed order; the first of equal keys counts."""
         return read_attributes(self.tail)
 
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """The operands' names without their `#k`."""
+        return tuple(name.split("#", 1)[0] for name in self.operands) if "#" in self.arguments else self.operands
+
     def called(self, key: str) -> str | None:
         """The computation named by attribute `key`, without '%'."""
         value = self.attributes.get(key)
@@ -155,6 +160,33 @@ class Computation:
     by_name: dict[str, Instruction]
     root: Instruction | None
     unparsed: tuple[str, ...] = ()      # lines that are no instruction; kept, never dropped
+
+    def in_order(self) -> tuple[Instruction, ...]:
+        """Instructions with operands before their users: as printed, except in hand-written text."""
+        seen: set[str] = set()
+        for instruction in self.instructions:
+            if not seen.issuperset(instruction.definitions) and any(
+                    name in self.by_name and name not in seen for name in instruction.definitions):
+                return self._sorted()
+            seen.add(instruction.name)
+        return self.instructions
+
+    def _sorted(self) -> tuple[Instruction, ...]:
+        done: dict[str, Instruction] = {}
+        waiting: set[str] = set()
+        for first in self.instructions:
+            stack = [first]
+            while stack:
+                instruction = stack[-1]
+                missing = [self.by_name[name] for name in instruction.definitions
+                           if name in self.by_name and name not in done and name not in waiting]
+                if missing and instruction.name not in waiting:
+                    waiting.add(instruction.name)
+                    stack.extend(missing)
+                    continue
+                done.setdefault(instruction.name, instruction)
+                stack.pop()
+        return tuple(done.values())
 
 
 @dataclass(frozen=True, eq=False)
