@@ -20,6 +20,8 @@ SECRET_KEY = env.read_secret_key("SECRET_KEY", DATA_DIR)
 TRIAGE_MAX_UPLOAD_BYTES = env.read_int("TRIAGE_MAX_UPLOAD_BYTES", 2 * 1024**3)
 TRIAGE_MAX_UNPACKED_BYTES = env.read_int("TRIAGE_MAX_UNPACKED_BYTES", 20 * 1024**3)
 TRIAGE_MAX_FILES = env.read_int("TRIAGE_MAX_FILES", 100_000)
+#: Address space of the process that analyses one dump.
+TRIAGE_ANALYSIS_MEMORY_BYTES = env.read_int("TRIAGE_ANALYSIS_MEMORY_BYTES", 8 * 1024**3)
 #: The longest one background task may run, in seconds.
 TRIAGE_TASK_SECONDS = env.read_int("TRIAGE_TASK_SECONDS", 3600)
 

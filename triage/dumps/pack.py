@@ -1,4 +1,9 @@
-"""The stored form of one module's texts: parts of zstd frames, and one index. No Django here.
+"""The stored form of an analysis. No Django here: a child process without settings or database writes it.
+
+    report              the report, zstd-compressed JSON
+    summary             what a list of modules needs of it, JSON
+    m<n>.pack<k>        the texts of module n: parts of zstd frames
+    m<n>.index          where in them each text is
 
 Consecutive stages are nearly the same text, so every distinct chunk is stored once. Chunks are ordered by computation
 name: versions of one computation lie in one frame and compress against each other, and a diff of two stages finds both
@@ -13,13 +18,13 @@ from dataclasses import dataclass
 
 import zstandard
 
-from triage.engine.analysis import Chunk, Mark, ModuleTexts, StageText
+from triage.engine.analysis import Analysis, Chunk, Mark, ModuleTexts, StageText
 
 FRAME_BYTES = 1024 * 1024       # of text in one frame; a chunk larger than that is a frame of its own
 PART_BYTES = 4 * 1024 * 1024    # compressed; the frame that passes it is the part's last
 LEVEL = 9
 
-Write = Callable[[str, bytes], None]                # (file name, content)
+Write = Callable[[str, bytes], object]              # (file name, content)
 Read = Callable[[str, int, int], bytes]             # (file name, offset, length) -> content
 
 
@@ -69,6 +74,23 @@ def _part_name(prefix: str, part: int) -> str:
     return f"{prefix}.pack{part}"
 
 
+def write_analysis(analysis: Analysis, write: Write) -> None:
+    """Hands every file of the stored form to `write`."""
+    for number, module in enumerate(analysis.modules):
+        write_module(f"m{number}", module, write)
+    write("report", compress(analysis.report))
+    write("summary", json.dumps([_summary(module) for module in analysis.report["modules"]]).encode())
+
+
+def _summary(module: dict) -> dict:
+    """The fields of a DumpModule row."""
+    totals = module["totals"]
+    return {"name": module["name"], "platform": (module["platform"] or "")[:100], "target": (module["target"] or "")[:200],
+            "copies": len(module["copies"]), "copied_bytes": totals["copied_bytes"],
+            "hoisted_bytes": totals["hoisted_bytes"], "in_loop_bytes": totals["in_loop_bytes"],
+            "temp_bytes": module["memory"].get("temp_bytes"), "verdict": module["verdict"][:400]}
+
+
 def write_module(prefix: str, module: ModuleTexts, write: Write) -> None:
     """Writes `<prefix>.pack0`, `.pack1`, ... and `<prefix>.index`; the index last."""
     chunks = sorted({chunk: None for stage in module.stages for chunk in stage.chunks}, key=lambda chunk: chunk.name)
@@ -105,7 +127,7 @@ def _stage_record(stage: StageText, numbers: dict[Chunk, int]) -> bytes:
 
 def read_index(data: bytes) -> Index:
     """`data` is the content of a `.index` file."""
-    raw = decompress(data)
+    raw = json.loads(decompress(data))
     rows = raw["chunks"]
     return Index(tuple(Chunk(*row[:4]) for row in rows), tuple(tuple(row[4:]) for row in rows), tuple(raw["stages"]),
                  tuple(Frame(*frame) for frame in raw["frames"]))
@@ -134,13 +156,13 @@ def read_texts(prefix: str, index: Index, keys: Iterable[str], read: Read) -> di
 
 
 def _read_frame(prefix: str, frame: Frame, read: Read) -> bytes:
-    return zstandard.decompress(read(_part_name(prefix, frame.part), frame.offset, frame.length))
+    return decompress(read(_part_name(prefix, frame.part), frame.offset, frame.length))
 
 
-def compress(value: object) -> bytes:
+def compress(value: dict) -> bytes:
     """JSON, packed."""
     return zstandard.compress(json.dumps(value, separators=(",", ":")).encode(), LEVEL)
 
 
-def decompress(data: bytes) -> dict:
-    return json.loads(zstandard.decompress(data))
+def decompress(data: bytes) -> bytes:
+    return zstandard.decompress(data)

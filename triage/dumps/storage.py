@@ -1,20 +1,22 @@
 """Where a dump's files are: the uploaded archive, the report and the texts, all in Django's default storage.
 
     dumps/<id>/archive                  what was uploaded
-    dumps/<id>/<generation>/report      the report, zstd-compressed JSON
-    dumps/<id>/<generation>/m<n>.*      the texts of module n, see pack.py
+    dumps/<id>/<generation>/...         report and texts, see pack.py
 
 A result is written under a new generation, then `Dump.generation` is switched, then the old one is deleted: nobody
 reads half a result, whenever the writer dies.
 """
 from __future__ import annotations
 
+import json
 import secrets
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
-from django.core.files.base import ContentFile
+from django.core.files import File
 from django.core.files.storage import Storage, storages
 from django.db import transaction
 
@@ -37,14 +39,24 @@ def archive_name(dump: Dump) -> str:
 
 
 def save_analysis(dump: Dump, analysis: Analysis) -> None:
-    """Stores report, texts and summary rows, replacing what was there.
+    """Stores report, texts and summary rows, replacing what was there. Raises Superseded as save_packed does."""
+    with tempfile.TemporaryDirectory(prefix="triage-") as folder:
+        pack.write_analysis(analysis, lambda name, content: Path(folder, name).write_bytes(content))
+        save_packed(dump, Path(folder))
+
+
+def save_packed(dump: Dump, folder: Path) -> None:
+    """Stores the files that pack.write_analysis wrote to `folder`, and the summary rows, replacing what was there.
 
     Raises Superseded, and leaves everything as it was, where the row's lease is no longer the one in `dump`.
     """
     before, generation = dump.generation, secrets.token_hex(8)
+    rows = json.loads((folder / "summary").read_bytes())
     try:
-        _write(dump, generation, analysis)
-        _switch(dump, generation, analysis.report)
+        for path in sorted(folder.iterdir()):
+            with open(path, "rb") as file:
+                _storage().save(f"dumps/{dump.id}/{generation}/{path.name}", File(file))
+        _switch(dump, generation, rows)
     except BaseException:
         _delete_folder(f"dumps/{dump.id}/{generation}")
         raise
@@ -54,6 +66,11 @@ def save_analysis(dump: Dump, analysis: Analysis) -> None:
 
 def load_report(dump: Dump) -> dict:
     """The report, schema `hlo-triage/1`. Raises FileNotFoundError where the dump has no result."""
+    return json.loads(load_report_json(dump))
+
+
+def load_report_json(dump: Dump) -> bytes:
+    """The same as JSON text."""
     return pack.decompress(_read(_name(dump, "report")))
 
 
@@ -98,33 +115,13 @@ def _name(dump: Dump, file: str) -> str:
     return f"dumps/{dump.id}/{dump.generation}/{file}"
 
 
-def _write(dump: Dump, generation: str, analysis: Analysis) -> None:
-    def write(name: str, content: bytes) -> None:
-        _storage().save(name, ContentFile(content))
-
-    folder = f"dumps/{dump.id}/{generation}"
-    for number, module in enumerate(analysis.modules):
-        pack.write_module(f"{folder}/m{number}", module, write)
-    write(f"{folder}/report", pack.compress(analysis.report))
-
-
-def _switch(dump: Dump, generation: str, report: dict) -> None:
+def _switch(dump: Dump, generation: str, rows: list[dict]) -> None:
     with transaction.atomic():
         if not Dump.objects.filter(pk=dump.pk, lease=dump.lease).update(generation=generation):
             raise Superseded
         dump.modules.all().delete()
-        DumpModule.objects.bulk_create(_row(dump, index, module) for index, module in enumerate(report["modules"]))
+        DumpModule.objects.bulk_create(DumpModule(dump=dump, index=index, **row) for index, row in enumerate(rows))
     dump.generation = generation
-
-
-def _row(dump: Dump, index: int, module: dict) -> DumpModule:
-    totals = module["totals"]
-    return DumpModule(
-        dump=dump, index=index, name=module["name"],
-        platform=(module["platform"] or "")[:100], target=(module["target"] or "")[:200],
-        copies=len(module["copies"]), copied_bytes=totals["copied_bytes"], hoisted_bytes=totals["hoisted_bytes"],
-        in_loop_bytes=totals["in_loop_bytes"], temp_bytes=module["memory"].get("temp_bytes"),
-        verdict=module["verdict"][:400])
 
 
 def _read(name: str, offset: int = 0, length: int = -1) -> bytes:

@@ -1,0 +1,113 @@
+"""The front page, uploads, and what scripts ask about a dump."""
+from __future__ import annotations
+
+import secrets
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_POST
+
+from triage.dumps import storage
+from triage.dumps.intake import Readable, UploadRefused, enqueue, receive
+from triage.dumps.models import Dump
+from triage.engine.archive import DROP, KEEP
+from triage.engine.cost import human_bytes
+
+MAX_REMEMBERED = 50     # uploads of one browser that the front page lists
+
+
+@require_GET
+def home(request: HttpRequest) -> HttpResponse:
+    remembered = request.session.get("dumps", [])
+    mine = Dump.objects.filter(pk__in=remembered).prefetch_related("modules")
+    examples = Dump.objects.filter(is_example=True).prefetch_related("modules")[:1]
+    return render(request, "dumps/home.html", {
+        "mine": mine, "examples": examples, "limit": human_bytes(settings.TRIAGE_MAX_UPLOAD_BYTES),
+        "api": request.build_absolute_uri(reverse("api-upload")),
+        "rules": {"keep": KEEP, "drop": DROP, "limit": settings.TRIAGE_MAX_UPLOAD_BYTES},
+    })
+
+
+@require_POST
+def upload(request: HttpRequest) -> HttpResponse:
+    """From the browser: an archive as the body (by script, answered with JSON) or in a form."""
+    by_script = not _is_form(request)
+    try:
+        dump = _receive(request, secrets.token_urlsafe(24))
+    except UploadRefused as refusal:
+        if by_script:
+            return JsonResponse({"error": str(refusal)}, status=refusal.status)
+        return render(request, "dumps/refused.html", {"reason": str(refusal)}, status=refusal.status)
+    request.session["dumps"] = [dump.id, *request.session.get("dumps", [])][:MAX_REMEMBERED]
+    return JsonResponse({"url": dump.get_absolute_url()}, status=201) if by_script else redirect(dump)
+
+
+@csrf_exempt    # for scripts: no cookie is looked at, so a foreign page that posts here gains nothing
+@require_POST
+def api_upload(request: HttpRequest) -> HttpResponse:
+    """An archive as the body or in a form field; answers with the address of the dump and the owner's token."""
+    token = secrets.token_urlsafe(24)
+    plain = request.GET.get("format") == "text" or request.headers.get("Accept", "") == "text/plain"
+    try:
+        dump = _receive(request, token)
+    except UploadRefused as refusal:
+        if plain:
+            return HttpResponse(f"{refusal}\n", status=refusal.status, content_type="text/plain; charset=utf-8")
+        return JsonResponse({"error": str(refusal)}, status=refusal.status)
+    url = request.build_absolute_uri(dump.get_absolute_url())
+    if plain:
+        return HttpResponse(f"{url}\n", status=201, content_type="text/plain; charset=utf-8")
+    return JsonResponse({"id": dump.id, "url": url, "token": token,
+                         "status_url": request.build_absolute_uri(reverse("dump-progress", args=[dump.id])),
+                         "report_url": request.build_absolute_uri(reverse("report-json", args=[dump.id]))}, status=201)
+
+
+@require_GET
+def progress(request: HttpRequest, dump_id: str) -> JsonResponse:
+    dump = get_object_or_404(Dump, pk=dump_id)
+    return JsonResponse({"status": dump.status, "phase": dump.phase, "done": dump.done, "total": dump.total,
+                         "error": dump.error, "finished": dump.is_finished, "url": dump.get_absolute_url()})
+
+
+@require_GET
+def report_json(request: HttpRequest, dump_id: str) -> HttpResponse:
+    """The report, schema `hlo-triage/1`; 409 with one sentence while there is none."""
+    dump = get_object_or_404(Dump, pk=dump_id)
+    if dump.status == Dump.Status.DONE:
+        return HttpResponse(storage.load_report_json(dump), content_type="application/json")
+    return JsonResponse({"error": dump.error or "The analysis is not finished.", "status": dump.status}, status=409)
+
+
+@require_POST
+def retry(request: HttpRequest, dump_id: str) -> HttpResponse:
+    """Analyses a failed dump again."""
+    if not Dump.objects.filter(pk=dump_id).exists():
+        raise Http404
+    again = {"status": Dump.Status.QUEUED, "error": "", "attempts": 0, "finished": None}
+    if Dump.objects.filter(pk=dump_id, status=Dump.Status.FAILED).update(**again):
+        enqueue(Dump.objects.get(pk=dump_id))
+    return redirect("dump", dump_id)
+
+
+def _is_form(request: HttpRequest) -> bool:
+    return (request.content_type or "").startswith("multipart/")
+
+
+def _receive(request: HttpRequest, token: str) -> Dump:
+    name = request.GET.get("name", "")
+    if not _is_form(request):
+        return receive(_body(request), name, owner_token=token)
+    sent = next(iter(request.FILES.values()), None)
+    if sent is None:
+        raise UploadRefused("No file was sent: choose an archive first.")
+    return receive(sent.file, name or sent.name, owner_token=token)
+
+
+def _body(request: HttpRequest) -> Readable:
+    """The request's body as a stream. `curl -T -` sends it in chunks without a length, which Django takes for empty."""
+    if not request.META.get("CONTENT_LENGTH") and request.META.get("wsgi.input_terminated"):
+        return request.META["wsgi.input"]
+    return request

@@ -1,0 +1,160 @@
+"""The analysis of one dump, from queue to stored result. `run` may be called twice or be killed anywhere."""
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.core.files.storage import storages
+from django.db.models import Q
+from django.utils import timezone
+
+from triage.dumps import storage
+from triage.dumps.models import Dump
+from triage.tether import tethered
+
+logger = logging.getLogger(__name__)
+HEARTBEAT = timedelta(seconds=5)        # how often a running attempt says that it lives
+STALE = timedelta(seconds=60)           # without a sign for this long it is dead, and another may take over
+MAX_ATTEMPTS = 3
+CRASHED = "The analysis of this dump crashed; the service's log has the details. This is a fault of HLO Triage."
+GAVE_UP = f"The analysis was interrupted {MAX_ATTEMPTS} times, perhaps because the machine ran out of memory."
+
+
+def run(dump_id: str) -> None:
+    """Analyses a dump that waits for it, and stores the result or one sentence that says why there is none."""
+    dump = claim(dump_id)
+    if dump is None:
+        return
+    started = time.monotonic()
+    try:
+        storage.delete_leftovers(dump)
+        with tempfile.TemporaryDirectory(prefix="analysis-") as scratch:
+            error = _Attempt(dump, Path(scratch)).run()
+        _finish(dump, error)
+    except storage.Superseded:
+        logger.warning("dump %s: another attempt has taken over", dump.id)
+    except Exception:
+        logger.exception("dump %s: analysis failed", dump.id)
+        _finish(dump, CRASHED)
+    logger.info("dump %s: %s after %.1f s", dump.id, dump.status, time.monotonic() - started)
+
+
+def claim(dump_id: str) -> Dump | None:
+    """Takes the lease of a dump that waits or whose attempt died; None where there is nothing to do."""
+    now, lease = timezone.now(), secrets.token_hex(8)
+    free = Dump.objects.filter(pk=dump_id).filter(_waiting(now))
+    if not free.update(status=Dump.Status.RUNNING, lease=lease, heartbeat=now, started=now, phase="", done=0, total=0):
+        return None
+    dump = Dump.objects.get(pk=dump_id)
+    dump.attempts += 1
+    Dump.objects.filter(pk=dump_id, lease=lease).update(attempts=dump.attempts)
+    if dump.attempts > MAX_ATTEMPTS:
+        _finish(dump, GAVE_UP)
+        return None
+    return dump
+
+
+def waiting() -> list[str]:
+    """Ids of the dumps that wait for an analysis, oldest first."""
+    return list(Dump.objects.filter(_waiting(timezone.now())).order_by("created").values_list("pk", flat=True))
+
+
+def _waiting(now) -> Q:
+    return Q(status=Dump.Status.QUEUED) | Q(status=Dump.Status.RUNNING, heartbeat__lt=now - STALE)
+
+
+def _finish(dump: Dump, error: str) -> None:
+    dump.status, dump.error = (Dump.Status.FAILED, error) if error else (Dump.Status.DONE, "")
+    Dump.objects.filter(pk=dump.pk, lease=dump.lease).update(
+        status=dump.status, error=error, finished=timezone.now(), phase="", done=0, total=0)
+
+
+@dataclass
+class _Attempt:
+    """One child process, watched."""
+    dump: Dump
+    scratch: Path
+
+    def run(self) -> str:
+        """The sentence for the user where the dump cannot be analysed; "" where the result is stored."""
+        result, archive = self.scratch / "result", self.scratch / "archive"
+        result.mkdir()
+        with storages["default"].open(storage.archive_name(self.dump), "rb") as source, archive.open("wb") as target:
+            shutil.copyfileobj(source, target, 1024 * 1024)
+        job = {"archive": str(archive), "result": str(result), "scratch": str(self.scratch), "name": self.dump.name,
+               "files": settings.TRIAGE_MAX_FILES, "bytes": settings.TRIAGE_MAX_UNPACKED_BYTES,
+               "memory_bytes": settings.TRIAGE_ANALYSIS_MEMORY_BYTES}
+        error = self._watch(job)
+        if not error:
+            storage.save_packed(self.dump, result)
+        return error
+
+    def _watch(self, job: dict) -> str:
+        self.last, self.error, self.beat = {}, None, 0.0
+        with (self.scratch / "stderr").open("w+b") as errors:
+            child = subprocess.Popen(tethered([sys.executable, "-m", "triage.jobs.child"], signal.SIGKILL),
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                                     cwd=settings.BASE_DIR)
+            try:
+                child.stdin.write(json.dumps(job).encode())
+                child.stdin.close()
+                self._follow(child)
+            finally:
+                child.kill()
+                child.wait()
+                child.stdout.close()
+            if self.error is None:
+                errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4000))
+                logger.error("dump %s: the analysis ended with %s: %s", self.dump.id, child.returncode,
+                             errors.read().decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300])
+                return CRASHED
+        return self.error
+
+    def _follow(self, child: subprocess.Popen) -> None:
+        """Reads messages until the child ends; tells the database that the attempt lives. Raises Superseded."""
+        deadline = time.monotonic() + settings.TRIAGE_TASK_SECONDS - 60
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            rest = b""
+            while True:
+                if selector.select(timeout=HEARTBEAT.total_seconds()):
+                    data = os.read(child.stdout.fileno(), 65536)
+                    if not data:
+                        return
+                    *lines, rest = (rest + data).split(b"\n")
+                    for line in lines:
+                        self._hear(json.loads(line))
+                self._tell()
+                if time.monotonic() > deadline:
+                    self.error = f"The analysis took longer than {settings.TRIAGE_TASK_SECONDS // 60} minutes, the limit."
+                    return
+
+    def _hear(self, message: dict) -> None:
+        if "phase" in message:
+            self.last = {**self.last, "phase": message["phase"][:200], "done": message["done"], "total": message["total"]}
+        if "files" in message:
+            self.last = {**self.last, "files": message["files"]}
+        if "error" in message or "finished" in message:
+            self.error = message.get("error", "")
+
+    def _tell(self) -> None:
+        """Writes progress and heartbeat, twice a second at most."""
+        if time.monotonic() - self.beat < 0.5:
+            return
+        self.beat = time.monotonic()
+        rows = Dump.objects.filter(pk=self.dump.pk, lease=self.dump.lease, status=Dump.Status.RUNNING)
+        if not rows.update(heartbeat=timezone.now(), **self.last):
+            raise storage.Superseded

@@ -1,0 +1,53 @@
+"""`python -m triage.jobs.child`: one archive -> the files of its stored analysis, in a process of its own.
+
+A hostile dump may eat memory or time or crash an interpreter; then this process ends and the worker does not. It knows
+neither settings nor database. The job comes as JSON on standard input; every line of output is one JSON message:
+{"phase", "done", "total"}, {"files": n} after unpacking, and at the end {"done": true} or {"error": sentence}.
+"""
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+from pathlib import Path
+
+from triage.dumps import pack
+from triage.engine.analysis import InputError
+from triage.engine.archive import Limits, unpack
+from triage.engine.cost import human_bytes
+from triage.engine.report import analyse
+
+
+def main() -> None:
+    job = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"], job["memory_bytes"]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        _analyse(job)
+    except InputError as error:
+        _tell(error=str(error))
+    except MemoryError:
+        _tell(error=f"The analysis needs more than {human_bytes(job['memory_bytes'])} of memory, the limit of this service.")
+    else:
+        _tell(finished=True)
+
+
+def _analyse(job: dict) -> None:
+    """Unpacks `archive`, analyses it and writes the result's files to `result`, an empty directory."""
+    _tell(phase="unpacking", done=0, total=1)
+    with tempfile.TemporaryDirectory(prefix="unpacked-", dir=job["scratch"]) as folder:
+        unpacked = unpack(job["archive"], Path(folder), Limits(files=job["files"], bytes=job["bytes"]), job["name"])
+        _tell(files=unpacked.files)
+        analysis = analyse(folder, progress=lambda phase, done, total: _tell(phase=phase, done=done, total=total))
+    analysis.report["notes"] += unpacked.notes
+    _tell(phase="storing the result", done=0, total=1)
+    pack.write_analysis(analysis, lambda name, content: Path(job["result"], name).write_bytes(content))
+
+
+def _tell(**message: object) -> None:
+    print(json.dumps(message), flush=True)
+
+
+if __name__ == "__main__":
+    main()
