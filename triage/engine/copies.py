@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from . import opcodes
 from .flow import Flow, Read, Source, Write, shape_at
-from .ir import Instruction, Module, Shape
+from .ir import Instruction, Module, Shape, number
 
 MIB = 1024 * 1024
 BEFORE_LOOP, IN_LOOP, ENTRY = "before_loop", "in_loop", "entry"
@@ -63,8 +63,8 @@ def entry_parameters(module: Module) -> list[Parameter]:
     """The entry computation's parameters in order of their numbers."""
     if module.entry is None:
         return []
-    found = [Parameter(int(i.arguments), i) for i in module.entry.instructions
-             if i.opcode == "parameter" and i.arguments.strip().isdigit()]
+    found = [Parameter(position, i) for i in module.entry.instructions
+             if i.opcode == "parameter" and (position := number(i.arguments)) is not None]
     return sorted(found, key=lambda p: p.number)
 
 

@@ -39,7 +39,7 @@ def gather(files: ModuleFiles, header: str, sample: str) -> ModuleFacts:
     found.platform = _platform(names, header + sample)
     target = read_target(_first(found, ".gpu_target_config.pbtxt"))
     found.target = target.get("name") or _compute_capability(names)
-    match = re.search(r"num_partitions=(\d+)", header[:200_000])
+    match = re.search(r"num_partitions=(\d{1,9})\b", header[:200_000])
     found.partitions = int(match[1]) if match else None
     found.version = guess_version(Facts(names, header[:65536] + sample, found.flags, sample))
     return found

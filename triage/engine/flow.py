@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Iterable, Union
 
 from . import opcodes
-from .ir import Computation, Instruction, Module, Shape
+from .ir import Computation, Instruction, Module, Shape, number
 
 Source = tuple[int, tuple[int, ...]]            # (parameter number, index path inside its tuple) of a computation
 WriteKey = tuple[str, ...]                      # call sites from the outside in, then the instruction, then a leaf index
@@ -277,7 +277,7 @@ class _Evaluation:
         base, *indices = name.split("#")
         if base not in self.computation.by_name:
             return IMPURE
-        return at(self._demand(base), (int(i) if i.isdigit() else 0 for i in indices))
+        return at(self._demand(base), (number(i) or 0 for i in indices))
 
     def _demand(self, name: str) -> Tree:
         """Evaluates an instruction after those it needs; one that needs itself (damaged text) gets IMPURE."""
@@ -324,7 +324,7 @@ class _Evaluation:
         if definition is None:
             return None
         indices = name.split("#")[1:] if name not in self.computation.by_name else []
-        return shape_at(definition.shape, (int(i) for i in indices if i.isdigit()))
+        return shape_at(definition.shape, (number(i) or 0 for i in indices))
 
     # -- one instruction ---------------------------------------------------------------------------------------------
 
@@ -425,12 +425,12 @@ class _Evaluation:
     # -- opcodes through which values flow -----------------------------------------------------------------------------
 
     def _parameter(self, instruction: Instruction) -> Tree:
-        number = int(instruction.arguments) if instruction.arguments.strip().isdigit() else -1
+        position = number(instruction.arguments)
 
         def build(shape: Shape, path: tuple[int, ...]) -> Tree:
             if shape.parts is not None:
                 return tuple(build(part, (*path, i)) for i, part in enumerate(shape.parts))
-            source: Source = (number, path)
+            source: Source = (-1 if position is None else position, path)
             if self.returned is not None and not _returns(self.returned, source):
                 return IMPURE
             return Leaf(True, frozenset((source,)), opcodes.NOTHING, source, (source,), large=shape.bytes >= self.min_bytes)
@@ -441,10 +441,10 @@ class _Evaluation:
 
     def _element(self, instruction: Instruction) -> Tree:
         match = _INDEX.match(instruction.tail)
-        index = match[1] if match else instruction.attributes.get("index", "")
-        if not instruction.operands or not index.isdigit():
+        index = number(match[1] if match else instruction.attributes.get("index", ""))
+        if not instruction.operands or index is None:
             return like(instruction.shape, IMPURE)
-        return at(self.operand(instruction.operands[0]), (int(index),))
+        return at(self.operand(instruction.operands[0]), (index,))
 
     def _fusion(self, instruction: Instruction) -> Tree:
         self._note_reads(instruction)

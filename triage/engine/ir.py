@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
+from typing import Iterable
 
 #: Bits of one element. Types under 8 bits take a whole byte unless their layout says `E(bits)`.
 DTYPE_BITS = {
@@ -13,10 +13,20 @@ DTYPE_BITS = {
     "f8e5m2": 8, "f8e4m3": 8, "f8e4m3fn": 8, "f8e4m3b11fnuz": 8, "f8e3m4": 8, "f8e5m2fnuz": 8, "f8e4m3fnuz": 8,
     "f8e8m0fnu": 8, "f4e2m1fn": 4, "f6e3m2fn": 6, "f6e2m3fn": 6, "token": 0, "opaque": 0,
 }
-BALANCE = re.compile(r'"(?:[^"\\]|\\.)*"|[()\[\]{}]|,')      # what decides where an attribute ends
+#: What decides where an attribute ends. A string that never closes (a cut file) is one token, or scanning on from each
+#: escaped quote in it would take quadratic time.
+BALANCE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[()\[\]{}]|,', re.S)
 OPEN, CLOSE = frozenset("([{"), frozenset(")]}")
-_ATTRIBUTE = re.compile(r"\s*,?\s*([\w.\-]+)=")
+MAX_DIGITS = 18                 # of a number that is read as one
+MAX_BYTES = 2 ** 50             # of one array; the sizes of damaged text must not grow out of all bounds
+_ATTRIBUTE = re.compile(r"([\w.\-]+)=")
 Tile = tuple[int, ...]          # one T(..) group; -1 stands for '*': the dimension joins the next more minor one
+
+
+def number(text: str) -> int | None:
+    """A decimal number; None for anything else, and for more than MAX_DIGITS digits."""
+    text = text.strip()
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def split_top(text: str) -> list[str]:
@@ -45,13 +55,13 @@ def read_attributes(text: str) -> dict[str, str]:
     else:
         parts = split_top(text)
     key = None
-    for part in parts:
+    for part in map(str.strip, parts):
         match = _ATTRIBUTE.match(part)
         if match:
             key = match[1]
-            result.setdefault(key, part[match.end():].strip())
-        elif key and part.strip().startswith("%"):
-            result[key] += "," + part.strip()       # `calls=%a, %b`
+            result.setdefault(key, part[match.end():].lstrip())
+        elif key and part.startswith("%"):
+            result[key] += "," + part               # `calls=%a, %b`
     return result
 
 
@@ -71,18 +81,19 @@ class Shape:
     def is_tuple(self) -> bool:
         return self.parts is not None
 
-    @property
+    @cached_property
     def bytes(self) -> int:
-        """Bytes of the buffer with tile padding; the sum over the leaves for a tuple (without its index table)."""
+        """Bytes of the buffer with tile padding, MAX_BYTES at most; the sum over the leaves for a tuple (without its
+        index table)."""
         if self.parts is not None:
-            return sum(part.bytes for part in self.parts)
+            return min(MAX_BYTES, sum(part.bytes for part in self.parts))
         elements = _padded_elements(self)
         bits = DTYPE_BITS.get(self.dtype, 8)
-        if bits < 8 and not self.element_bits:
+        if 0 < bits < 8 and not self.element_bits:
             bits = 8
-        return (elements * (self.element_bits or bits) + 7) // 8
+        return min(MAX_BYTES, (elements * (self.element_bits or bits) + 7) // 8)
 
-    @property
+    @cached_property
     def order(self) -> tuple[int, ...]:
         """Dimensions from the slowest to the fastest varying in memory, those of size 1 left out."""
         return tuple(d for d in reversed(self.minor_to_major) if d < len(self.dims) and self.dims[d] != 1)
@@ -95,11 +106,19 @@ class Shape:
 
 def _padded_elements(shape: Shape) -> int:
     if not shape.tiles:
-        return prod(shape.dims)
+        return _product(shape.dims)
     sizes = [shape.dims[d] for d in reversed(shape.minor_to_major)] or [1]
     for tile in shape.tiles:
         sizes = _apply_tile(sizes, tile)
-    return prod(sizes)
+    return _product(sizes)
+
+
+def _product(sizes: Iterable[int]) -> int:
+    """The product, but MAX_BYTES at most: the dimensions of damaged text may multiply to anything."""
+    result = 1
+    for size in sizes:
+        result = min(MAX_BYTES, result * size)
+    return result
 
 
 def _apply_tile(sizes: list[int], tile: Tile) -> list[int]:
@@ -146,10 +165,8 @@ class Instruction:
 
     def integers(self, key: str) -> tuple[int, ...]:
         """An attribute such as `dimensions={1,0}` as integers; () where it is missing or not a list of integers."""
-        try:
-            return tuple(int(part) for part in self.attributes.get(key, "").strip("{}").split(",") if part.strip())
-        except ValueError:
-            return ()
+        values = [number(part) for part in self.attributes.get(key, "").strip("{}").split(",") if part.strip()]
+        return () if None in values else tuple(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +177,7 @@ class Computation:
     by_name: dict[str, Instruction]
     root: Instruction | None
     unparsed: tuple[str, ...] = ()      # lines that are no instruction; kept, never dropped
+    closed: bool = True                 # whether the closing brace is there
 
     def in_order(self) -> tuple[Instruction, ...]:
         """Instructions with operands before their users: as printed, except in hand-written text."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .ir import Instruction
+from .ir import Instruction, number
 
-_FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|[^\s}]+)')
-_ROW = re.compile(r"^(\d+) (.*)$")
-_FIELDS = re.compile(r"(\w+)=(\d+)")
+_FIELD = re.compile(r'\b(\w++)=("(?:[^"\\]++|\\.)*+"|[^\s}]+)')
+_ROW = re.compile(r"(\d{1,18}) (.*)$")
+_FIELDS = re.compile(r"\b(\w++)=(\d{1,18})")
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|.)")
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r"}
 
@@ -41,17 +41,17 @@ class SourceTables:
         fields = dict(_FIELD.findall(instruction.attributes.get("metadata", "")))
         op_name = unquote(fields["op_name"]) if "op_name" in fields else None
         if "source_file" in fields:
-            return SourceLine(op_name, unquote(fields["source_file"]), _number(fields.get("source_line")))
+            return SourceLine(op_name, unquote(fields["source_file"]), number(fields.get("source_line", "")))
         if "stack_frame_id" not in fields:
             return SourceLine(op_name)
-        frame = self._row("StackFrames", _number(fields["stack_frame_id"]))
+        frame = self._row("StackFrames", number(fields["stack_frame_id"]))
         location = self._row("FileLocations", frame.get("file_location_id"))
         names = self._tables.get("FileNames", {})
         file = names.get(location.get("file_name_id", 0))
         return SourceLine(op_name, unquote(file) if file else None, location.get("line"))
 
-    def _row(self, table: str, number: int | None) -> dict[str, int]:
-        text = self._tables.get(table, {}).get(number or 0, "")
+    def _row(self, table: str, row: int | None) -> dict[str, int]:
+        text = self._tables.get(table, {}).get(row or 0, "")
         return {key: int(value) for key, value in _FIELDS.findall(text)}
 
 
@@ -70,7 +70,3 @@ def unquote(text: str) -> str:
         return inner.encode("latin-1").decode("utf-8")
     except UnicodeError:
         return inner
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None

@@ -6,53 +6,49 @@ line and every distinct computation is parsed once per `Parser`: consecutive sta
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from .ir import BALANCE, CLOSE, OPEN, Computation, Instruction, Shape, Tile, split_top
+from .ir import BALANCE, CLOSE, MAX_DIGITS, OPEN, Computation, Instruction, Shape, Tile, number, split_top
 
 #: How a computation's first line begins: long `%name (p: f32[4]) -> f32[4] {` or short `name {`. It ends with '{'.
-_COMPUTATION = re.compile(r"(?P<entry>ENTRY\s+)?%?(?P<name>[\w.\-$<>:'@/]+)\s*[({]")
+_COMPUTATION = re.compile(r"(?P<entry>ENTRY\s+)?%?(?P<name>[\w.\-$<>:'@/]++)\s*[({]")
+_COMMENTED_HEAD = re.compile(r"\{[ \t]*//")
+_CLOSING_LINE = re.compile(r"\}\s*(?:$|//|/\*|,\s*execution_thread=)")
+_AT_MARGIN = re.compile(r"\n(?=[^\s}])")
+#: What may stand between computations: comments, and the tables of stack frames where they are printed at the end.
+_BETWEEN = re.compile(r"\s*(?://|/\*|#|(?:FileNames|FunctionNames|FileLocations|StackFrames)\s*$|\d+ [\"{])")
 _INSTRUCTION = re.compile(r"\s*(?P<root>ROOT\s+)?%?(?P<name>[^\s=%(){},]+)\s+=\s+")
 _ARRAY_SHAPE = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[^{}]*)\})?")
+_SHAPE_TOKEN = re.compile(r"\s*(b?\(|[),]|[a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?|[^\s(),]+)")
 _OPCODE = re.compile(r"\s*([\w\-]+)\(")
-_COMMENT = re.compile(r"/\*.*?\*/")
 _OPERAND_NAME = re.compile(r"%([^\s,(){}\[\]/*]+)")
 _TILES = re.compile(r"\(([^()]*)\)")
+_LAYOUT_EXTRA = re.compile(r"(?<![A-Z])([A-Z]++|#|\*)((?:\([^()]*\))+)")
+MAX_NESTING = 64        # of tuple shapes; what lies deeper is opaque
+MAX_RANK = 64           # of an array; a shape of more dimensions is opaque
 
 
 def split_chunks(text: str) -> list[str]:
-    """The text before the first computation, then one piece per computation; joined they are the text."""
-    pieces, start = [], 0
-    while (close := text.find("\n}", start)) >= 0:
-        end = text.find("\n", close + 1)
-        end = len(text) if end < 0 else end + 1
-        while end < len(text) and text[end] == "\n":
-            end += 1
-        pieces.append(text[start:end])
-        start = end
-    if start < len(text):
-        pieces.append(text[start:])
-    return _split_header(pieces)
+    """The text before the first computation, then one piece per computation; joined they are the text.
 
-
-def _split_header(pieces: list[str]) -> list[str]:
-    """Separates the header, whose tables and attributes may hold lines that begin with '}' themselves."""
-    header = ""
-    for position, piece in enumerate(pieces):
-        start = 0
-        for line in piece.splitlines(keepends=True):
-            if computation_head(line) is not None:
-                return [header + piece[:start], piece[start:], *pieces[position + 1:]]
-            start += len(line)
-        header += piece
-    return [header]
+    A piece begins with a computation's first line and ends before the next one's: what stands between two of them
+    (blank lines, comments) belongs to the former.
+    """
+    starts = [0] if computation_head(text.partition("\n")[0]) is None else [0, 0]
+    for match in _AT_MARGIN.finditer(text):
+        start = match.end()
+        end = text.find("\n", start)
+        if computation_head(text[start:end if end >= 0 else len(text)]) is not None:
+            starts.append(start)
+    return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
 
 
 def computation_head(line: str) -> tuple[str, bool] | None:
     """(name, is entry) of a computation's first line; None for any other line."""
-    if not line.rstrip().endswith("{") or line[0].isspace():
-        return None
     match = _COMPUTATION.match(line)
-    return (match["name"], bool(match["entry"])) if match else None
+    if match is None or not line.rstrip().endswith("{") and not _COMMENTED_HEAD.search(line):
+        return None
+    return match["name"], bool(match["entry"])
 
 
 class Parser:
@@ -68,28 +64,53 @@ class Parser:
         named = computation_head(head)
         if named is None:
             return None
-        instructions, unparsed, lines = [], [], self._lines
+        instructions: list[Instruction] = []
+        unparsed: list[str] = []
+        loose: list[str] = []           # lines since the last instruction that is complete in one line
+        lines, closed = self._lines, False
         for line in body.split("\n"):
             if line in lines:
                 instruction = lines[line]
             else:
                 instruction = lines[line] = self.instruction(line)
-            if instruction is not None:
+            if instruction is not None and not closed:
+                if loose:
+                    self._settle(loose, instructions, unparsed)
+                    loose = []
                 instructions.append(instruction)
-            elif line and line[0] != "}" and not line.isspace():
-                self._continue(instructions, unparsed, line)
+            elif closed:
+                if line and not line.isspace() and not _BETWEEN.match(line):
+                    unparsed.append(line)
+            elif line and line[0] == "}" and _CLOSING_LINE.match(line):
+                closed = True
+            elif line and not line.isspace():
+                loose.append(line)
+        self._settle(loose, instructions, unparsed)
         root = next((i for i in reversed(instructions) if i.is_root), instructions[-1] if instructions else None)
         return Computation(*named, tuple(instructions), {i.name: i for i in instructions},
-                           root, tuple(unparsed))
+                           root, tuple(unparsed), closed)
 
-    def _continue(self, instructions: list[Instruction], unparsed: list[str], line: str) -> None:
-        """A line that starts no instruction continues the one before it (literals and attributes over several lines)."""
-        if instructions:
-            longer = self.instruction(instructions[-1].line + "\n" + line)
-            if longer is not None:
+    def _settle(self, loose: list[str], instructions: list[Instruction], unparsed: list[str]) -> None:
+        """Lines that are no instruction alone: the rest of the one before, or one written over several lines."""
+        groups: list[list[str]] = [[]]
+        for line in loose:
+            if _INSTRUCTION.match(line):
+                groups.append([line])
+            else:
+                groups[-1].append(line)
+        rest = [line for line in groups[0] if not _BETWEEN.match(line)]
+        if rest:
+            longer = self.instruction("\n".join([instructions[-1].line, *rest])) if instructions else None
+            if longer is None:
+                unparsed += rest
+            else:
                 instructions[-1] = longer
-                return
-        unparsed.append(line)
+        for group in groups[1:]:
+            instruction = self.instruction("\n".join(group))
+            if instruction is None:
+                unparsed += group
+            else:
+                instructions.append(instruction)
 
     def instruction(self, line: str) -> Instruction | None:
         """One instruction line; None where it is none or is cut."""
@@ -114,8 +135,9 @@ class Parser:
         return shape
 
     def _read_shape(self, line: str, start: int) -> tuple[Shape | None, int]:
-        if line.startswith("(", start):
-            end = _closing(line, start) + 1
+        grouped = line.startswith(("(", "b("), start)
+        if grouped:
+            end = _closing(line, line.index("(", start)) + 1
             if end <= 0:
                 return None, start
         else:
@@ -126,26 +148,40 @@ class Parser:
         text = line[start:end]
         shape = self._shapes.get(text)
         if shape is None:
-            shape = self._shapes[text] = self._tuple_shape(text) if text[0] == "(" else _array_shape(text)
+            shape = self._shapes[text] = self._grouped_shape(text) if grouped else _array_shape(text)
         return shape, end
 
-    def _tuple_shape(self, text: str) -> Shape:
-        parts = []
-        for part in split_top(_COMMENT.sub("", text[1:-1])):
-            shape, _ = self._read_shape(part.strip(), 0)
-            parts.append(shape or Shape(part.strip(), "opaque"))
-        return Shape(text, parts=tuple(parts))
+    def _grouped_shape(self, text: str) -> Shape:
+        """A tuple `(f32[4], s32[])` or a buffer `b(f32[4])`, which is the array in it."""
+        stack: list[tuple[int, bool, list[Shape]]] = [(0, True, [])]
+        for match in _SHAPE_TOKEN.finditer(_without_comments(text)):
+            token = match[1]
+            if token in ("(", "b("):
+                stack.append((match.start(1), token == "b(", []))
+            elif token == ")" and len(stack) > 1:
+                start, buffer, parts = stack.pop()
+                stack[-1][2].append(self._group(match.string, start, match.end(), buffer, parts, len(stack)))
+            elif token not in (",", ")"):
+                stack[-1][2].append(self._read_shape(token, 0)[0] or Shape(token, "opaque"))
+        inner = stack[0][2][0] if stack[0][2] else Shape(text, "opaque")
+        return replace(inner, text=text) if inner.is_tuple else inner
+
+    def _group(self, text: str, start: int, end: int, buffer: bool, parts: list[Shape], depth: int) -> Shape:
+        if depth > MAX_NESTING:
+            return Shape("(...)", "opaque")
+        if buffer:
+            return parts[0] if parts else Shape("b()", "opaque")
+        return Shape(text[start:end], parts=tuple(parts))
 
 
 def _array_shape(text: str) -> Shape:
     match = _ARRAY_SHAPE.match(text)
     dims = tuple(_dimension(part) for part in match["dims"].split(",") if part.strip())
+    if len(dims) > MAX_RANK:
+        return Shape(text, "opaque")
     order, _, extras = (match["layout"] or "").partition(":")
-    try:
-        minor_to_major = tuple(int(part) for part in order.split(",") if part.strip())
-    except ValueError:
-        minor_to_major = ()
-    if sorted(minor_to_major) != list(range(len(dims))):
+    minor_to_major: tuple = tuple(number(part) for part in order.split(",") if part.strip())
+    if set(minor_to_major) != set(range(len(dims))) or len(minor_to_major) != len(dims):
         minor_to_major = tuple(range(len(dims) - 1, -1, -1))
     tiles, bits, space = _layout_extras(extras)
     return Shape(text, match["type"], dims, minor_to_major, tiles, bits, space)
@@ -153,15 +189,15 @@ def _array_shape(text: str) -> Shape:
 
 def _dimension(text: str) -> int:
     """`<=10` is a bound, `?` unknown: the bound counts, unknown counts 1."""
-    digits = "".join(c for c in text if c.isdigit())
-    return int(digits[:18]) if digits else 1
+    digits = "".join(c for c in text if c.isdecimal())
+    return int(digits[:MAX_DIGITS]) if digits else 1
 
 
 def _layout_extras(text: str) -> tuple[tuple[Tile, ...], int, int]:
     """Tiles, element bits and memory space of `T(8,128)(2,1)E(4)S(1)`."""
     tiles: list[Tile] = []
     bits = space = 0
-    for match in re.finditer(r"([A-Z]+|#|\*)((?:\([^()]*\))+)", text):
+    for match in _LAYOUT_EXTRA.finditer(text):
         values = _TILES.findall(match[2])
         if match[1] == "T":
             tiles = [tuple(-1 if p.strip() == "*" else _dimension(p) for p in group.split(",")) for group in values]
@@ -189,12 +225,22 @@ def _closing(text: str, start: int) -> int:
     return -1
 
 
+def _without_comments(text: str) -> str:
+    """The text without `/* ... */`."""
+    if "/*" not in text:
+        return text
+    parts, position = [], 0
+    while (start := text.find("/*", position)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
+        parts.append(text[position:start])
+        position = end + 2
+    return "".join(parts) + text[position:]
+
+
 def _operands(arguments: str) -> tuple[str, ...]:
     """Operand names; typed (`f32[4]{0} %x`), commented (`/*index=5*/`) and plain ones alike."""
     if not arguments:
         return ()
-    if "/*" in arguments:
-        arguments = _COMMENT.sub("", arguments)
+    arguments = _without_comments(arguments)
     if "%" in arguments:
         return tuple(_OPERAND_NAME.findall(arguments))
     parts = split_top(arguments) if "{" in arguments or "(" in arguments else arguments.split(",")
