@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from triage.dumps.models import Dump
 from triage.tether import tethered
 
 logger = logging.getLogger(__name__)
-HEARTBEAT = timedelta(seconds=5)        # how often a running attempt says that it lives
+HEARTBEAT_SECONDS = 5                   # how often an attempt that has nothing to tell says that it lives
+TELL_SECONDS = 0.5                      # progress is written at most this often
 STALE = timedelta(seconds=60)           # without a sign for this long it is dead, and another may take over
 MAX_ATTEMPTS = 3
 CRASHED = "The analysis of this dump crashed; the service's log has the details. This is a fault of HLO Triage."
@@ -87,6 +88,9 @@ class _Attempt:
     """One child process, watched."""
     dump: Dump
     scratch: Path
+    last: dict = field(default_factory=dict)        # fields of the row that tell how far it is
+    error: str | None = None                        # the child's verdict; None until it has given one
+    beat: float = 0.0                               # when the row was last written
 
     def run(self) -> str:
         """The sentence for the user where the dump cannot be analysed; "" where the result is stored."""
@@ -103,7 +107,6 @@ class _Attempt:
         return error
 
     def _watch(self, job: dict) -> str:
-        self.last, self.error, self.beat = {}, None, 0.0
         with (self.scratch / "stderr").open("w+b") as errors:
             child = subprocess.Popen(tethered([sys.executable, "-m", "triage.jobs.child"], signal.SIGKILL),
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
@@ -130,14 +133,16 @@ class _Attempt:
             selector.register(child.stdout, selectors.EVENT_READ)
             rest = b""
             while True:
-                if selector.select(timeout=HEARTBEAT.total_seconds()):
+                if selector.select(timeout=HEARTBEAT_SECONDS):
                     data = os.read(child.stdout.fileno(), 65536)
                     if not data:
+                        self._tell()
                         return
                     *lines, rest = (rest + data).split(b"\n")
                     for line in lines:
                         self._hear(json.loads(line))
-                self._tell()
+                if time.monotonic() - self.beat >= TELL_SECONDS:
+                    self._tell()
                 if time.monotonic() > deadline:
                     self.error = f"The analysis took longer than {settings.TRIAGE_TASK_SECONDS // 60} minutes, the limit."
                     return
@@ -151,9 +156,7 @@ class _Attempt:
             self.error = message.get("error", "")
 
     def _tell(self) -> None:
-        """Writes progress and heartbeat, twice a second at most."""
-        if time.monotonic() - self.beat < 0.5:
-            return
+        """Writes progress and heartbeat. Raises Superseded where another attempt has the lease."""
         self.beat = time.monotonic()
         rows = Dump.objects.filter(pk=self.dump.pk, lease=self.dump.lease, status=Dump.Status.RUNNING)
         if not rows.update(heartbeat=timezone.now(), **self.last):

@@ -1,0 +1,140 @@
+"""Uploads and what scripts ask, through Django's client; the worker's part is called by hand."""
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from triage.dumps import storage
+from triage.dumps.intake import EMPTY, clean_name
+from triage.dumps.models import Dump
+from triage.jobs import analysis, tasks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SMALL = """HloModule jit_small
+
+ENTRY main {
+  w = f32[512,1024]{1,0} parameter(0)
+  ROOT t = f32[1024,512]{1,0} transpose(w), dimensions={1,0}
+}
+"""
+
+
+@pytest.fixture
+def queued(monkeypatch) -> list[str]:
+    """What was put into the queue, instead of a broker."""
+    ids: list[str] = []
+    monkeypatch.setattr(tasks.analyse_dump, "delay", ids.append)
+    return ids
+
+
+def archive(text: str = SMALL) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        member = tarfile.TarInfo("d/module_0001.jit_small.before_optimizations.txt")
+        member.size = len(text)
+        tar.addfile(member, io.BytesIO(text.encode()))
+    return buffer.getvalue()
+
+
+def send(client: Client, body: bytes, url: str = "/api/dumps?name=d.tar.gz", **headers: str):
+    return client.post(url, body, content_type="application/x-www-form-urlencoded", headers=headers)
+
+
+def test_curl_gets_a_link_and_a_token(client, queued):
+    answer = send(client, archive())
+    assert answer.status_code == 201
+    data = answer.json()
+    dump = Dump.objects.get()
+    assert queued == [dump.id]
+    assert data["url"] == f"http://testserver/d/{dump.id}/" and len(dump.id) == 22
+    assert dump.is_owned_by(data["token"]) and not dump.is_owned_by("x")
+    assert data["token"] not in json.dumps(list(Dump.objects.values()), default=str)
+    assert (dump.name, dump.bytes, dump.status) == ("d.tar.gz", len(archive()), "queued")
+
+
+def test_plain_text_is_the_link_alone(client, queued):
+    for answer in (send(client, archive(), "/api/dumps?format=text"), send(client, archive(), Accept="text/plain")):
+        [line] = answer.content.decode().splitlines()
+        assert line.startswith("http://testserver/d/")
+
+
+def test_a_form_field_works_for_the_api_too(client, queued):
+    answer = client.post("/api/dumps", {"file": SimpleUploadedFile("x/y dump.tar.gz", archive())})
+    assert answer.status_code == 201 and Dump.objects.get().name == "y dump.tar.gz"
+
+
+@pytest.mark.parametrize("body, sentence", [(b"", EMPTY), (b"\x7fELF" + b"\0" * 3000, "no archive and no HLO text")])
+def test_refused_uploads_leave_nothing(client, queued, settings, body, sentence):
+    answer = send(client, body)
+    assert answer.status_code == 400 and sentence in answer.json()["error"]
+    assert not Dump.objects.exists() and not queued
+    assert not list((settings.MEDIA_ROOT / "dumps").glob("*/archive"))
+
+
+def test_an_upload_over_the_limit_is_refused_with_the_limit(client, queued, settings):
+    settings.TRIAGE_MAX_UPLOAD_BYTES = 100
+    answer = send(client, archive())
+    assert answer.status_code == 413 and "100 B" in answer.json()["error"]
+    assert not Dump.objects.exists()
+
+
+def test_browser_uploads_are_remembered_by_that_browser_alone(client, queued):
+    answer = client.post("/upload?name=mine.tar.gz", archive(), content_type="application/octet-stream")
+    assert answer.status_code == 201
+    assert client.get(answer.json()["url"]).status_code == 200
+    assert "mine.tar.gz" in client.get("/").content.decode()
+    assert "mine.tar.gz" not in Client().get("/").content.decode()
+    assert Client().get(answer.json()["url"]).status_code == 200      # who has the link may read
+
+
+def test_without_script_the_form_leads_to_the_page(client, queued):
+    answer = client.post("/upload", {"file": SimpleUploadedFile("d.tar.gz", archive())})
+    assert answer.status_code == 302 and answer["Location"] == f"/d/{Dump.objects.get().id}/"
+    refused = client.post("/upload", {"file": SimpleUploadedFile("d.bin", b"\x7fELF" + b"\0" * 999)})
+    assert refused.status_code == 400 and "no archive" in refused.content.decode()
+
+
+def test_a_foreign_page_cannot_upload_into_a_browsers_list(queued):
+    strict = Client(enforce_csrf_checks=True)
+    answer = strict.post("/upload?name=x", archive(), content_type="application/octet-stream")
+    assert answer.status_code == 403 and not Dump.objects.exists()
+    assert strict.post("/api/dumps?name=x", archive(), content_type="application/octet-stream").status_code == 201
+
+
+def test_progress_and_report_of_a_dump(client, queued):
+    dump = Dump.objects.get(pk=send(client, archive()).json()["id"])
+    assert client.get(f"/d/{dump.id}/progress").json()["status"] == "queued"
+    assert client.get(f"/d/{dump.id}/report.json").status_code == 409
+    analysis.run(dump.id)
+    assert client.get(f"/d/{dump.id}/progress").json()["finished"] is True
+    report = client.get(f"/d/{dump.id}/report.json").json()
+    assert report["schema"] == "hlo-triage/1" and report["modules"][0]["totals"]["copied_bytes"] == 2097152
+
+
+def test_a_failed_dump_can_be_tried_again(client, queued):
+    dump = Dump.objects.get(pk=send(client, archive()).json()["id"])
+    Dump.objects.update(status="failed", error="It was interrupted.", attempts=3)
+    queued.clear()
+    assert client.post(f"/d/{dump.id}/retry").status_code == 302
+    assert queued == [dump.id]
+    analysis.run(dump.id)
+    assert Dump.objects.get().status == "done" and storage.load_report(dump := Dump.objects.get())["modules"]
+    assert client.post(f"/d/{dump.id}/retry").status_code == 302 and queued == [dump.id]     # done: nothing to try
+
+
+@pytest.mark.parametrize("path", ["progress", "report.json"])
+def test_unknown_dumps_are_not_found(client, path):
+    assert client.get(f"/d/{'x' * 22}/{path}").status_code == 404
+    assert client.post(f"/d/{'x' * 22}/retry").status_code == 404
+
+
+@pytest.mark.parametrize("given, kept", [
+    ("../../etc/passwd", "passwd"), ("a\\b\\dump.zip", "dump.zip"), ("x\u202egnp.exe\n", "xgnp.exe"), ("", "dump"),
+    ("/", "dump"), ("n" * 500, "n" * 200)])
+def test_names_are_cleaned(given, kept):
+    assert clean_name(given) == kept

@@ -1,0 +1,171 @@
+"""The analysis job, called as the worker calls it: real archives, real child processes, no broker."""
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.core.files.base import ContentFile
+from django.core.files.storage import storages
+from django.utils import timezone
+
+from triage.dumps import storage
+from triage.dumps.models import Dump
+from triage.jobs import analysis
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SMALL = """HloModule jit_small, entry_computation_layout={(f32[512,1024]{1,0})->f32[1024,512]{1,0}}
+
+ENTRY main {
+  w = f32[512,1024]{1,0} parameter(0), metadata={op_name="w"}
+  ROOT t = f32[1024,512]{1,0} transpose(w), dimensions={1,0}
+}
+"""
+
+
+def archive(files: dict[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return buffer.getvalue()
+
+
+def uploaded(content: bytes, **fields: object) -> Dump:
+    dump = Dump.objects.create(name="dump.tar.gz", bytes=len(content), **fields)
+    storages["default"].save(storage.archive_name(dump), ContentFile(content))
+    return dump
+
+
+def small_dump(**fields: object) -> Dump:
+    return uploaded(archive({"d/module_0001.jit_small.before_optimizations.txt": SMALL}), **fields)
+
+
+def test_a_dump_ends_with_a_report_and_rows():
+    dump = small_dump()
+    analysis.run(dump.id)
+    dump.refresh_from_db()
+    assert (dump.status, dump.error, dump.files) == ("done", "", 1)
+    [module] = storage.load_report(dump)["modules"]
+    assert [(c["kind"], c["bytes"]) for c in module["copies"]] == [("transpose", 2097152)]
+    [row] = dump.modules.all()
+    assert (row.name, row.copied_bytes, row.verdict) == ("jit_small", 2097152, module["verdict"])
+    stage = storage.load_stage(dump, 0, 0).record
+    texts = storage.load_texts(dump, 0, [chunk.key for chunk in stage.chunks])
+    assert "".join(texts[chunk.key] for chunk in stage.chunks) == SMALL
+
+
+def test_running_twice_changes_nothing():
+    dump = small_dump()
+    analysis.run(dump.id)
+    first = Dump.objects.get(pk=dump.pk)
+    analysis.run(dump.id)
+    second = Dump.objects.get(pk=dump.pk)
+    assert (first.generation, first.finished, first.attempts) == (second.generation, second.finished, second.attempts)
+
+
+def test_bad_input_becomes_one_sentence():
+    dump = uploaded(archive({"d/readme.md": "nothing here"}))
+    analysis.run(dump.id)
+    dump.refresh_from_db()
+    assert dump.status == "failed"
+    assert dump.error and "\n" not in dump.error and "Traceback" not in dump.error
+    assert not dump.generation
+
+
+def test_a_running_attempt_is_left_alone_and_a_dead_one_taken_over():
+    alive = small_dump(status="running", heartbeat=timezone.now())
+    analysis.run(alive.id)
+    assert Dump.objects.get(pk=alive.pk).status == "running"
+    dead = small_dump(status="running", heartbeat=timezone.now() - analysis.STALE - timedelta(seconds=1), attempts=1)
+    assert analysis.waiting() == [dead.id]
+    analysis.run(dead.id)
+    assert Dump.objects.get(pk=dead.pk).status == "done"
+
+
+def test_a_dump_that_kills_every_attempt_is_given_up():
+    dump = small_dump(attempts=analysis.MAX_ATTEMPTS)
+    analysis.run(dump.id)
+    dump.refresh_from_db()
+    assert (dump.status, dump.error) == ("failed", analysis.GAVE_UP)
+
+
+def test_memory_is_limited(settings):
+    settings.TRIAGE_ANALYSIS_MEMORY_BYTES = 160 * 1024 ** 2
+    lines = "\n".join(f"  p{i} = f32[8]{{0}} add(p{i - 1}, p{i - 1})" for i in range(1, 600_000))
+    dump = uploaded(archive({"d/module_0001.jit_big.before_optimizations.txt":
+                             f"HloModule jit_big\n\nENTRY main {{\n  p0 = f32[8]{{0}} parameter(0)\n{lines}\n}}\n"}))
+    analysis.run(dump.id)
+    dump.refresh_from_db()
+    assert dump.status == "failed" and "160.0 MiB of memory" in dump.error
+
+
+def test_a_killed_child_is_a_crash_with_a_sentence(monkeypatch):
+    """Whatever kills the child (a fault in C code, the kernel), the worker goes on and the reader is told."""
+    dump = small_dump()
+    real = subprocess.Popen
+
+    def killed(command, **options):
+        child = real([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], **options)
+        return child
+
+    monkeypatch.setattr(analysis.subprocess, "Popen", killed)
+    analysis.run(dump.id)
+    dump.refresh_from_db()
+    assert (dump.status, dump.error) == ("failed", analysis.CRASHED)
+
+
+def test_the_loser_of_a_lease_writes_nothing():
+    dump = small_dump()
+    mine = analysis.claim(dump.id)
+    Dump.objects.filter(pk=dump.pk).update(lease="another")
+    attempt = analysis._Attempt(mine, Path(os.devnull))
+    with pytest.raises(storage.Superseded):
+        attempt._tell()
+    analysis._finish(mine, "")
+    assert Dump.objects.get(pk=dump.pk).status == "running"
+
+
+def test_progress_is_written_while_it_runs():
+    text = SMALL.replace("jit_small", "jit_many")
+    files = {f"d/module_0001.jit_many.{i:04d}.pipe.after_p{i}.before_q.txt": text + f"// {i}\n" * 2000 for i in range(400)}
+    dump = uploaded(archive({"d/module_0001.jit_many.before_optimizations.txt": text, **files}))
+    seen: set[str] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        from django.db import connection
+        while not done.is_set():
+            seen.add(Dump.objects.get(pk=dump.pk).phase)
+            time.sleep(0.02)
+        connection.close()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    analysis.run(dump.id)
+    done.set()
+    watcher.join()
+    assert Dump.objects.get(pk=dump.pk).status == "done"
+    assert any(phase for phase in seen), seen
+
+
+def test_no_child_outlives_the_job():
+    before = _children()
+    analysis.run(small_dump().id)
+    assert _children() <= before
+
+
+def _children() -> set[str]:
+    out = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return {line.split()[0] for line in out.splitlines() if "triage.jobs.child" in line and str(signal.SIGKILL.value) in line}
