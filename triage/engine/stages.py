@@ -4,7 +4,6 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from .analysis import Chunk
 from .files import StageFile
@@ -31,7 +30,6 @@ class StageReader:
     texts: dict[str, str] = field(default_factory=dict)
     _files: dict[bytes, tuple[tuple[Chunk, ...], int, str]] = field(default_factory=dict)
     _chunks: dict[str, Chunk] = field(default_factory=dict)
-    _instructions: dict[str, int] = field(default_factory=dict)     # chunk key -> lines that are not blank, less two
     _parsed: dict[str, Computation | None] = field(default_factory=dict)
 
     def read(self, file: StageFile) -> Stage:
@@ -48,8 +46,8 @@ class StageReader:
     def _split(self, text: str) -> tuple[tuple[Chunk, ...], int, str]:
         chunks = tuple(self._chunk(piece, position) for position, piece in enumerate(split_chunks(text)))
         named = chunks[1:]
-        count = sum(self._instructions[chunk.key] for chunk in named)
-        return chunks, count, self._damage(text, named)
+        parsed = [self.computation(chunk) for chunk in named]
+        return chunks, sum(len(c.instructions) for c in parsed if c is not None), self._damage(text, parsed)
 
     def _chunk(self, text: str, position: int) -> Chunk:
         chunk = self._chunks.get(text)
@@ -58,21 +56,20 @@ class StageReader:
             self.texts[key] = text
             name, entry = computation_head(text.split("\n", 1)[0]) or ("", False) if position else ("", False)
             lines = text.count("\n") + (not text.endswith("\n"))
-            self._instructions[key] = max(0, text.strip("\n").count("\n") - 1)
             chunk = self._chunks[text] = Chunk(key, name, lines, entry)
         return chunk
 
-    def _damage(self, text: str, chunks: tuple[Chunk, ...]) -> str:
+    @staticmethod
+    def _damage(text: str, parsed: list[Computation | None]) -> str:
         """What is wrong with a stage's text, in a few words; "" where nothing is."""
         if not text.strip():
             return "the file is empty"
-        if not chunks:
+        if not parsed:
             return "holds no HLO computation"
-        last = self.texts[chunks[-1].key].rstrip()
-        if not any(line.startswith("}") for line in last.split("\n")[-1:]):
+        if parsed[-1] is not None and not parsed[-1].closed:
             return "ends in the middle of a computation"
-        lost = [c.name for c in chunks if (parsed := self.computation(c)) is None or parsed.unparsed]
-        return f"{len(lost)} of its {len(chunks)} computations hold lines that are no HLO" if lost else ""
+        lost = sum(c is None or not c.closed or bool(c.unparsed) for c in parsed)
+        return f"{lost} of its {len(parsed)} computations hold lines that are no HLO, or are cut" if lost else ""
 
     def computation(self, chunk: Chunk) -> Computation | None:
         if chunk.key not in self._parsed:
