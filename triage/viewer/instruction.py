@@ -1,0 +1,74 @@
+"""One line of a stage on its own: every attribute, what it reads, what reads it."""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from django.utils.safestring import SafeString, mark_safe
+
+from triage.engine.analysis import Chunk, StageText
+from triage.engine.lines import defined_name, keys
+from triage.engine.text import split_top
+from triage.highlight import line_html
+from triage.viewer.options import Options
+from triage.viewer.rows import Badge, Marks
+from triage.viewer.texts import Texts
+
+#: Characters of one attribute that are shown; the whole text can be downloaded.
+MAX_PART = 20_000
+#: Parts of a line, and neighbours of an instruction, that are listed.
+MAX_PARTS = 200
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    name: str
+    line: int       # 0 where this computation does not define it
+    html: SafeString | str = ""
+
+
+def instruction_context(record: StageText, texts: Texts, options: Options) -> dict:
+    """Context for the line `options.show`; {"shown": None} where the stage has no such line."""
+    first = 1
+    for chunk in record.chunks:
+        if first <= options.show < first + chunk.lines:
+            lines = texts.lines(chunk)
+            position = options.show - first
+            if position < len(lines):
+                return {"shown": _shown(record, chunk, lines, position, first)}
+        first += chunk.lines
+    return {"shown": None}
+
+
+def _shown(record: StageText, chunk: Chunk, lines: list[str], position: int, first: int) -> dict:
+    line = lines[position]
+    places = {name: first + k for k, text in enumerate(lines) if (name := defined_name(text))}
+    name = defined_name(line)
+    names = [other for other in dict.fromkeys(keys(line).names) if other != name]
+    users = [defined_name(text) for text in lines if name and name in keys(text).names[1:]]
+    badges: list[Badge] = Marks(record.marks).of(chunk.name, line)
+    return {
+        "name": name, "line": first + position, "computation": chunk.name, "characters": len(line), "badges": badges,
+        "parts": [_part(text) for text in split_top(line)[:MAX_PARTS]], "more_parts": len(split_top(line)) > MAX_PARTS,
+        "operands": [Neighbour(other, places.get(other, 0)) for other in names[:MAX_PARTS]],
+        "users": [Neighbour(other, places[other]) for other in dict.fromkeys(users) if other in places][:MAX_PARTS]}
+
+
+def _part(text: str) -> SafeString:
+    text = _pretty(text.rstrip())
+    cut = len(text) - MAX_PART
+    html = "\n".join(line_html(line) for line in text[:MAX_PART].split("\n"))
+    if cut > 0:
+        html += f'<span class="gap">⋯ {cut:,} characters</span>'
+    return mark_safe(html)  # noqa: S308 - line_html escapes every token's text
+
+
+def _pretty(text: str) -> str:
+    """A backend_config that is JSON, indented; anything else as it is."""
+    key, equals, value = text.partition("=")
+    if equals and value.startswith("{") and key.strip() in ("backend_config", "frontend_attributes"):
+        try:
+            return f"{key}={json.dumps(json.loads(value), indent=1, ensure_ascii=False)}"
+        except (ValueError, RecursionError):
+            return text
+    return text

@@ -1,0 +1,214 @@
+"""What a stage page shows: the diff against another stage, computation by computation, or the whole text."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from triage.dumps import storage
+from triage.dumps.models import Dump
+from triage.engine.align import ADDED, CHANGED, MOVED, NOISE, REMOVED, RENAMED
+from triage.engine.analysis import Chunk, StageText
+from triage.engine.diff import EQUAL, REORDERED, ComputationDiff, changed_keys, diff_stages
+from triage.viewer.instruction import instruction_context
+from triage.viewer.options import Options
+from triage.viewer.rows import EMPTY, Line, Marks, Side, computation_lines, plain_lines
+from triage.viewer.stages import groups, neighbours
+from triage.viewer.texts import Texts
+
+__all__ = ["Texts", "stage_context"]
+
+#: Rows of one page; what is beyond is behind a link.
+MAX_ROWS = 1500
+#: Names of unchanged computations listed on one page.
+MAX_NAMES = 400
+QUIET = (EQUAL, RENAMED, REORDERED)
+QUIET_WORDS = {EQUAL: "unchanged", RENAMED: "only names, numbers or metadata differ",
+               REORDERED: "the same lines in another order"}
+
+
+@dataclass
+class Section:
+    """One computation on the page."""
+    part: ComputationDiff
+    first: int                          # line its text begins at, of the side that is shown
+    lines: list[Line] = field(default_factory=list)
+    cut: int = 0                        # rows left out because the page is full
+    next: int = 0                       # the row to go on with, for a page of this computation alone
+    marked: bool = False
+
+    @property
+    def summary(self) -> str:
+        if self.part.status == EQUAL:
+            return "unchanged"
+        if self.part.status in QUIET:
+            return QUIET_WORDS[self.part.status]
+        if self.part.left is None or self.part.right is None:
+            return f"{'new' if self.part.left is None else 'gone'}, {len(self.part.rows):,} lines"
+        if self.part.capped:
+            return "changed; too many lines to be compared"
+        counts = [(self.part.count(kind), word) for kind, word in
+                  ((CHANGED, "changed"), (ADDED, "added"), (REMOVED, "removed"), (MOVED, "moved"))]
+        return ", ".join(f"{count:,} {word}" for count, word in counts if count)
+
+    @property
+    def formerly(self) -> str:
+        both = self.part.left and self.part.right
+        return self.part.left.name if both and self.part.left.name != self.part.right.name else ""
+
+
+def stage_context(dump: Dump, report: dict, stage: int, options: Options) -> dict:
+    record = storage.load_stage(dump, report["index"], stage).record
+    texts = Texts(dump, report["index"])
+    context = {
+        "dump": dump, "module": report, "stage": report["stages"][stage], "options": options,
+        "file_lines": sum(chunk.lines for chunk in record.chunks), "marks": len(record.marks),
+        "introduced": [c for c in report["copies"] if c["stage"] == stage and c["introduced_by"]],
+        "groups": groups(report["stages"], stage), "max_rows": MAX_ROWS,
+        **neighbours(report["stages"], stage)}
+    if options.show:
+        return {**context, **instruction_context(record, texts, options)}
+    if options.base is None or options.full:
+        return {**context, **_whole(record, texts, options)}
+    base = storage.load_stage(dump, report["index"], options.base).record
+    return {**context, "base": report["stages"][options.base], **_Comparison(base, record, texts, options).context()}
+
+
+def _whole(record: StageText, texts: Texts, options: Options) -> dict:
+    """A window of the whole text."""
+    total = sum(chunk.lines for chunk in record.chunks)
+    start = max(1, min(options.start or options.at - 20, total))
+    lines, names, line = [], [], 1
+    for chunk in record.chunks:
+        if line + chunk.lines > start and len(lines) < MAX_ROWS:
+            here = texts.lines(chunk)
+            here = here + [""] * (chunk.lines - len(here))
+            skip = max(0, start - line)
+            lines += here[skip:]
+            names += [chunk.name] * (chunk.lines - skip)
+        line += chunk.lines
+    shown = lines[:MAX_ROWS]
+    return {"whole": plain_lines(shown, start, Marks(record.marks), names, options.meta), "whole_start": start,
+            "whole_end": start + len(shown) - 1, "whole_next": start + len(shown) if start + len(shown) <= total else 0,
+            "whole_previous": max(1, start - MAX_ROWS) if start > 1 else 0,
+            "computations": _places(record.chunks)}
+
+
+def _places(chunks: Sequence[Chunk]) -> list[tuple[str, int]]:
+    """(name, line) of the computations, for a list to jump to."""
+    places, line = [], 1
+    for chunk in chunks:
+        places.append((chunk.name, line))
+        line += chunk.lines
+    return places[1:MAX_NAMES + 1]
+
+
+def _first_lines(chunks: Sequence[Chunk]) -> dict[int, int]:
+    """Line number of each chunk object, by id: the same text can be in a stage twice."""
+    result, line = {}, 1
+    for chunk in chunks:
+        result[id(chunk)] = line
+        line += chunk.lines
+    return result
+
+
+class _Comparison:
+    """The diff of two stages as sections of a page."""
+
+    def __init__(self, base: StageText, record: StageText, texts: Texts, options: Options) -> None:
+        self.texts, self.options, self.record = texts, options, record
+        self.left_marks, self.right_marks = Marks(base.marks), Marks(record.marks)
+        self.left_first, self.right_first = _first_lines(base.chunks), _first_lines(record.chunks)
+        texts.load([*changed_keys(base.chunks, record.chunks),
+                    *(c.key for c in record.chunks if c.name in self.right_marks.computations)])
+        self.diff = diff_stages(base.chunks, record.chunks, texts, exact=options.meta)
+
+    def context(self) -> dict:
+        parts = self.diff.computations
+        alone = self.options.computation or self._holding(self.options.at)
+        if alone is not None and alone != "":
+            chosen = [part for part in parts if alone in (part.name, part.left and part.left.name)]
+            if chosen:
+                return {**self._totals(), "alone": alone, "sections": [self._alone(chosen[0])]}
+        order = sorted((part for part in parts if part.status not in QUIET or self._marked(part)), key=self._rank)
+        sections, following = self._page(order, self.options.start)
+        return {**self._totals(), "sections": sections, "section_count": len(order), "following": following,
+                "left_out": len(order) - following if following else 0, "quiet": self._quiet(parts)}
+
+    def _totals(self) -> dict:
+        count = self.diff.count
+        return {"counts": [(count(kind), word) for kind, word in
+                           ((CHANGED, "changed"), (ADDED, "added"), (REMOVED, "removed"), (MOVED, "moved"))
+                           if count(kind)],
+                "hidden_noise": count(NOISE), "hidden_names": count(RENAMED), "capped": self.diff.capped}
+
+    def _holding(self, line: int) -> str:
+        """The computation a line of the stage is in; "" for none."""
+        if line:
+            for chunk in reversed(self.record.chunks):
+                if self.right_first[id(chunk)] <= line:
+                    return chunk.name
+        return ""
+
+    def _marked(self, part: ComputationDiff) -> bool:
+        if part.right is not None:
+            return part.right.name in self.right_marks.computations
+        return part.left.name in self.left_marks.computations
+
+    def _rank(self, part: ComputationDiff) -> tuple[int, ...]:
+        """Copies first, then the entry, then changed, new and gone computations, else in the order of the file."""
+        rank = {CHANGED: 2, ADDED: 3, REMOVED: 4}.get(part.status, 5)
+        if self._marked(part):
+            rank = 0
+        elif part.right is not None and (part.right.entry or not part.right.name):
+            rank = 1
+        return (rank,)
+
+    def _side(self, chunk: Chunk | None, first: dict[int, int], marks: Marks) -> Side:
+        return Side(chunk.name, self.texts.lines(chunk), first[id(chunk)], marks) if chunk else EMPTY
+
+    def _section(self, part: ComputationDiff, everything: bool) -> Section:
+        left = self._side(part.left, self.left_first, self.left_marks)
+        right = self._side(part.right, self.right_first, self.right_marks)
+        if part.capped:
+            lines = []
+        else:
+            lines = computation_lines(part, left, right, meta=self.options.meta, everything=everything)
+        return Section(part, right.first if part.right else left.first, lines, marked=self._marked(part))
+
+    def _page(self, order: list[ComputationDiff], start: int) -> tuple[list[Section], int]:
+        """Sections from `start` on until the page is full, and the number of the first one left out (0: none)."""
+        sections, room = [], MAX_ROWS
+        for number in range(min(start, len(order)), len(order)):
+            section = self._section(order[number], everything=False)
+            if sections and len(section.lines) > room:
+                return sections, number
+            section.cut = max(0, len(section.lines) - room)
+            section.next = room if section.cut else 0
+            del section.lines[room:]
+            sections.append(section)
+            room -= len(section.lines) + 2      # a heading takes room, too
+            if room <= 0 and number + 1 < len(order):
+                return sections, number + 1
+        return sections, 0
+
+    def _alone(self, part: ComputationDiff) -> Section:
+        """One computation, nothing folded, from the row asked for."""
+        section = self._section(part, everything=True)
+        start = min(self.options.start, max(0, len(section.lines) - 1))
+        if self.options.at and not self.options.start:
+            at = next((k for k, line in enumerate(section.lines) if line.new == self.options.at), 0)
+            start = 0 if at < MAX_ROWS - 20 else at - 20
+        section.cut = max(0, len(section.lines) - start - MAX_ROWS)
+        section.next = start + MAX_ROWS if section.cut else 0
+        section.lines = section.lines[start:start + MAX_ROWS]
+        return section
+
+    def _quiet(self, parts: Sequence[ComputationDiff]) -> list[dict]:
+        """What is not shown, by reason: (words, count, names)."""
+        result = []
+        for status in (REORDERED, RENAMED, EQUAL):
+            names = [part.name for part in parts if part.status == status and part.name and not self._marked(part)]
+            if names:
+                result.append({"words": QUIET_WORDS[status], "count": len(names), "names": names[:MAX_NAMES],
+                               "more": max(0, len(names) - MAX_NAMES)})
+        return result
