@@ -220,7 +220,7 @@ def consumer_reason(copy: ParameterCopy) -> str:
     if stored.order[-1] != wanted.order[-1]:
         return (f"`{reader.opcode}` wants dimension {wanted.order[-1]} (size {stored.dims[wanted.order[-1]]}) contiguous, "
                 f"and the parameter is stored with dimension {stored.order[-1]} contiguous")
-    return f"`{reader.opcode}` wants {wanted.text}, and the parameter is stored as {stored.text}"
+    return f"`{reader.opcode}` wants `{wanted.text}`, and the parameter is stored as `{stored.text}`"
 
 
 def _slices_slowest(reader: Instruction, shape: Shape) -> bool:

@@ -89,7 +89,7 @@ def _causes(first: dict, group: list[dict]) -> list[str]:
         return ["already in the program" + _line(first)]
     triggers = {_trigger(copy) for copy in group} - {None}
     if len(triggers) == 1:
-        causes.append(f"because of `{triggers.pop()}`")
+        causes.append(f"probably because of `{triggers.pop()}`")     # a suspicion until it is replayed
     elif first["reason"]:
         causes.append(f"because {first['reason']}")
     return causes

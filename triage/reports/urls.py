@@ -1,3 +1,8 @@
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from triage.reports import views
+
+urlpatterns = [
+    path("d/<str:dump_id>/m/<int:module>/issue/", views.issue, name="issue"),
+    path("d/<str:dump_id>/m/<int:module>/issue.md", views.issue_markdown, name="issue-md"),
+]

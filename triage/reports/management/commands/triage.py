@@ -1,0 +1,113 @@
+"""`manage.py triage PATH`: the analysis on the command line, without server, broker or database."""
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from argparse import ArgumentParser, ArgumentTypeError
+from pathlib import Path
+from typing import NoReturn
+
+from django.core.management.base import BaseCommand
+
+from triage.engine.analysis import Analysis, InputError
+from triage.engine.archive import unpack
+from triage.engine.report import analyse
+from triage.engine.sentences import plural
+from triage.reports.draft import draft
+from triage.reports.excerpt import copy_lines
+
+EXIT_NOTHING_ANALYSED = 2
+
+
+class Command(BaseCommand):
+    help = "Analyse an XLA dump: a directory, an archive of one, or a single HLO text."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("path", help="dump directory, .zip, .tar, .tar.gz, .tar.xz, .tar.zst, or one HLO text")
+        parser.add_argument("--json", metavar="FILE", help="write the report, schema hlo-triage/1, to FILE or - (standard output)")
+        parser.add_argument("--markdown", metavar="FILE", help="write the issue drafts to FILE or - (standard output)")
+        parser.add_argument("--min-bytes", type=_positive, metavar="N",
+                            help="smallest copy that counts (default: 1 MiB or 1%% of the largest parameter, the smaller)")
+
+    def handle(self, *, path: str, json: str | None, markdown: str | None, min_bytes: int | None, **options: object) -> None:
+        try:
+            analysis, notes = _analyse(Path(path), min_bytes)
+            analysis.report["notes"] += notes
+            if json:
+                _write(json, _report(analysis))
+            if markdown:
+                _write(markdown, _drafts(analysis))
+        except InputError as error:
+            _give_up(str(error))
+        except OSError as error:
+            _give_up(f"{error.filename or path}: {error.strerror}.")
+        except KeyboardInterrupt:
+            _give_up("Interrupted.")
+        if "-" not in (json, markdown):
+            self.stdout.write(_verdicts(analysis))
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is no positive number of bytes")
+    return int(text)
+
+
+def _analyse(path: Path, min_bytes: int | None) -> tuple[Analysis, list[str]]:
+    """(analysis, notes on the archive). Raises InputError or OSError."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist.")
+    if path.is_dir():
+        return analyse(path, min_bytes=min_bytes, progress=_progress()), []
+    with tempfile.TemporaryDirectory(prefix="triage-") as folder:
+        unpacked = unpack(path, Path(folder))
+        return analyse(folder, min_bytes=min_bytes, progress=_progress()), unpacked.notes
+
+
+def _progress():
+    """One line on the terminal that is overwritten; nothing where nobody looks."""
+    if not sys.stderr.isatty():
+        return None
+
+    def tell(phase: str, done: int, total: int) -> None:
+        sys.stderr.write(f"\r\x1b[K{phase} {done}/{total}" if done + 1 < total else "\r\x1b[K")
+        sys.stderr.flush()
+    return tell
+
+
+def _report(analysis: Analysis) -> str:
+    return json.dumps(analysis.report, indent=1) + "\n"
+
+
+def _drafts(analysis: Analysis) -> str:
+    """The drafts of all modules that have copies, worst module first."""
+    drafts = []
+    for module, texts in zip(analysis.report["modules"], analysis.modules):
+        found = draft(module, analysis.report["generator"], lambda stage, copy, texts=texts: copy_lines(
+            texts.stages[stage], copy, lambda keys: {key: texts.texts[key] for key in keys}))
+        drafts.append(found.text if found else f"# {module['name']}\n\n{module['verdict']}\n")
+    return "\n\n".join(drafts)
+
+
+def _write(target: str, text: str) -> None:
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        Path(target).write_text(text, "utf-8")
+
+
+def _verdicts(analysis: Analysis) -> str:
+    lines = []
+    for module in analysis.report["modules"]:
+        target = module["target"] or module["platform"] or "unknown target"
+        lines += [f"{module['name']} ({target}, {plural(len(module['stages']), 'stage')})", f"  {module['verdict']}"]
+        lines += [f"  note: {note}" for note in module["notes"]]
+        lines += [f"  damaged: {file['file']}: {file['reason']}" for file in module["files"]["unparsed"]]
+    return "\n".join([*lines, *(f"note: {note}" for note in analysis.report["notes"])])
+
+
+def _give_up(sentence: str) -> NoReturn:
+    print(sentence, file=sys.stderr)
+    sys.exit(EXIT_NOTHING_ANALYSED)
