@@ -19,7 +19,7 @@ function words(bytes) {
 function readRows() {
   return Array.from(document.querySelectorAll("#chart-data tbody tr"), (row, index) => ({
     index, step: row.dataset.step, link: row.querySelector("a"), changed: row.dataset.changed === "1",
-    before: +row.dataset.before, in: +row.dataset.in, entry: +row.dataset.entry, introduced: +row.dataset.new,
+    before: +row.dataset.before, in: +row.dataset.in, entry: +row.dataset.entry, introduced: +row.dataset.new, by: row.dataset.by,
   }));
 }
 
@@ -85,24 +85,34 @@ function axes(svg, x, y, rows, width, bottom, most) {
   below.append("text").attr("x", MARGIN.left - 6).attr("y", bottom + 14).attr("text-anchor", "end").text("step");
 }
 
+// Runs of stages where a series is there at all, each with its end: a step area keeps a value over the stage's width.
+function runs(layer) {
+  const result = [];
+  layer.forEach((d, index) => {
+    if (d[1] <= d[0]) return;
+    const last = result.at(-1);
+    if (last && last.at(-1).at === index) last.splice(-1, 1);
+    else result.push([]);
+    result.at(-1).push({ at: index, from: d[0], to: d[1] }, { at: index + 1, from: d[0], to: d[1] });
+  });
+  return result;
+}
+
 function areas(svg, x, y, rows) {
-  // A step area: each stage keeps its value over its whole width.
-  const points = [...rows.map((row) => ({ ...row, at: row.index })), { ...rows.at(-1), at: rows.length }];
-  const shape = d3.area().x((d) => x(d.data.at)).y0((d) => y(d[0])).y1((d) => y(d[1])).curve(d3.curveStepAfter);
-  for (const layer of d3.stack().keys(SERIES.map((series) => series.key))(points)) {
-    svg.append("path").attr("class", layer.key).attr("d", shape(layer));
+  const shape = d3.area().x((d) => x(d.at)).y0((d) => y(d.from)).y1((d) => y(d.to)).curve(d3.curveStepAfter);
+  for (const layer of d3.stack().keys(SERIES.map((series) => series.key))(rows)) {
+    for (const run of runs(layer)) svg.append("path").attr("class", layer.key).attr("d", shape(run));
   }
 }
 
 function markers(svg, x, y, rows, width, bottom) {
   let taken = -Infinity;
   for (const row of rows.filter((candidate) => candidate.introduced)) {
-    const name = row.link.textContent;
     const at = x(row.index);
     const flip = at > width * 0.6;
     const marker = svg.append("a").attr("class", "marker").attr("href", row.link.href).attr("aria-label", sentence(row));
     marker.append("line").attr("x1", at).attr("x2", at).attr("y1", MARGIN.top - 14).attr("y2", bottom);
-    const label = `${row.introduced}\u00d7 ${name}`;
+    const label = `${row.introduced}\u00d7 ${row.by}`;
     if (at - taken > label.length * 6) {
       marker.append("text").attr("x", at + (flip ? -4 : 4)).attr("y", MARGIN.top - 18)
         .attr("text-anchor", flip ? "end" : "start").text(label);

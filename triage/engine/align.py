@@ -41,8 +41,15 @@ def align(left: Sequence[str], right: Sequence[str], left_keys: Sequence[Keys], 
           called: Mapping[str, str]) -> Alignment:
     """Aligns two computations. `called` maps computations left to their partners right."""
     equal = _equal_lines(left_keys, right_keys)
-    pairs = _gaps_filled(equal, len(left), len(right), lambda gap: _similar(gap, left, right, left_keys, right_keys))
-    moved = _moved(pairs, left, right, left_keys, right_keys)
+    # Lines that only moved are no candidates for having changed into another line.
+    moved = _moved(equal, [key.plain for key in left_keys], [key.plain for key in right_keys])
+    gone, came = {i for i, _ in moved}, {j for _, j in moved}
+    old = ["" if i in gone else defined_name(line) for i, line in enumerate(left)]
+    new = ["" if j in came else defined_name(line) for j, line in enumerate(right)]
+    pairs = _gaps_filled(equal, len(left), len(right), lambda gap: _similar(gap, old, new))
+    moved += _moved(pairs + moved, [key.stems for key in left_keys], [key.stems for key in right_keys])
+    moved += _moved(pairs + moved, old, new)
+    moved.sort()
     names = {}
     for i, j in (*pairs, *moved):
         if name := defined_name(left[i]):
@@ -160,40 +167,32 @@ def _increasing(pairs: Pairs) -> Pairs:
     return result[::-1]
 
 
-def _similar(gap: Range, left: Sequence[str], right: Sequence[str], left_keys: Sequence[Keys],
-             right_keys: Sequence[Keys]) -> Pairs:
-    """Lines that differ but are about one instruction: same name, else same name without numbers."""
+def _similar(gap: Range, old: Sequence[str], new: Sequence[str]) -> Pairs:
+    """Lines that differ but are about one instruction: same name, else same name without numbers.
+
+    `old` and `new` are the names the lines define, "" for lines that cannot be meant.
+    """
     i, x, j, y = gap
-    old, new = [defined_name(line) for line in left[i:x]], [defined_name(line) for line in right[j:y]]
-    if not any(old) or not any(new):        # headers: line by line
-        return [(i + k, j + k) for k in range(min(x - i, y - j))]
-    place = {name: k for k, name in enumerate(new) if name}
-    named = _increasing([(a, place[name]) for a, name in enumerate(old) if name in place])
-    stems = [stem(name) for name in old], [stem(name) for name in new]
+    left = [k for k in range(i, x) if old[k]]
+    right = [k for k in range(j, y) if new[k]]
+    if not left and not right and i == j == 0:      # the text before the first computation: line by line
+        return [(k, k) for k in range(min(x, y))]
+    named = _unique([old[k] for k in left], [new[k] for k in right])
 
     def fill(inner: Range) -> Pairs:
         a, b, c, d = inner
-        pairs = _unique(_numbered(stems[0][a:b]), _numbered(stems[1][c:d]))
+        pairs = _unique(_numbered([stem(old[k]) for k in left[a:b]]), _numbered([stem(new[k]) for k in right[c:d]]))
         return [(a + p, c + q) for p, q in pairs]
 
-    return [(i + a, j + b) for a, b in _gaps_filled(named, x - i, y - j, fill)]
+    return [(left[a], right[b]) for a, b in _gaps_filled(named, len(left), len(right), fill)]
 
 
-def _moved(pairs: Pairs, left: Sequence[str], right: Sequence[str], left_keys: Sequence[Keys],
-           right_keys: Sequence[Keys]) -> Pairs:
-    """Lines that are on both sides, but in another order: a schedule, not a change. Equal ones first, then by name."""
+def _moved(pairs: Pairs, left: Sequence[str], right: Sequence[str]) -> Pairs:
+    """Pairs of lines with equal keys among those not paired yet, wherever they are: a schedule, not a change."""
     paired_left, paired_right = {i for i, _ in pairs}, {j for _, j in pairs}
-    loose_left = [i for i in range(len(left)) if i not in paired_left and left_keys[i].plain.strip()]
-    loose_right = [j for j in range(len(right)) if j not in paired_right and right_keys[j].plain.strip()]
-    moved: Pairs = []
-    for get in (lambda line, key: key.plain, lambda line, key: key.stems, lambda line, key: defined_name(line)):
-        places = defaultdict(list)
-        for j in reversed(loose_right):
-            places[get(right[j], right_keys[j])].append(j)
-        places.pop("", None)
-        found = [(i, options.pop()) for i in loose_left if (options := places.get(get(left[i], left_keys[i])))]
-        moved += found
-        gone, came = {i for i, _ in found}, {j for _, j in found}
-        loose_left = [i for i in loose_left if i not in gone]
-        loose_right = [j for j in loose_right if j not in came]
-    return sorted(moved)
+    places = defaultdict(list)
+    for j in range(len(right) - 1, -1, -1):
+        if j not in paired_right:
+            places[right[j]].append(j)
+    return [(i, options.pop()) for i, key in enumerate(left)
+            if i not in paired_left and key.strip() and (options := places.get(key))]

@@ -55,9 +55,10 @@ def _shown(record: StageText, chunk: Chunk, lines: list[str], position: int, fir
 
 
 def _part(text: str) -> SafeString:
-    text = _pretty(text.rstrip())
+    # The blank keeps a line from being read as the first one of a computation.
+    text = _pretty(text.strip())
     cut = len(text) - MAX_PART
-    html = "\n".join(line_html(line) for line in text[:MAX_PART].split("\n"))
+    html = "\n".join(line_html(" " + line)[1:] for line in text[:MAX_PART].split("\n"))
     if cut > 0:
         html += f'<span class="gap">⋯ {cut:,} characters</span>'
     return mark_safe(html)  # noqa: S308 - line_html escapes every token's text

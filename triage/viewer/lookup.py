@@ -1,4 +1,4 @@
-"""A dump by its id, its report, one module or stage of it: 404 for what is not there, a redirect for what is not ready."""
+"""A dump by its id, one module of its report: 404 for what is not there, NotReady for what has no result yet."""
 from __future__ import annotations
 
 from django.http import Http404

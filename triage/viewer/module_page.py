@@ -1,6 +1,8 @@
 """What a module page shows: the verdict, the memory, the copies by pattern, the stages."""
 from __future__ import annotations
 
+import re
+
 from django.urls import reverse
 
 from triage.dumps.models import Dump
@@ -12,6 +14,7 @@ from triage.viewer.stages import groups, title
 MAX_COPIES = 200
 #: Different source lines of one pattern that are named.
 MAX_SOURCES = 4
+_MEMORY_FILE = re.compile(r"-((?:buffer|memory|live)[\w-]*)\.txt$")
 KINDS = {"transpose": "transposed", "copy": "copied", "convert": "converted", "gather": "all-gathered",
          "concat": "joined", "computed": "computed on"}
 WHERE = {"before_loop": "before the loop", "in_loop": "in every iteration of", "entry": "outside any loop"}
@@ -25,8 +28,7 @@ def module_context(dump: Dump, report: dict) -> dict:
     return {
         "dump": dump, "module": report, "patterns": patterns, "figures": _figures(report),
         "groups": groups(stages), "chart": _chart(report), "layouts_from": _layouts_from(stages),
-        "largest_step": max((row["size"] for group in groups(stages) for row in group["rows"]
-                             if "size" in row), default=0),
+        "largest_step": max((row["size"] for group in groups(stages) for row in group.get("rows", ())), default=0),
         "unchanged": sum(1 for stage in stages if not stage["changed"]),
         "first": stages[0], "last": stages[-1],
         "compare": reverse("stage", args=[dump.id, report["index"], len(stages) - 1])
@@ -37,18 +39,18 @@ def _pattern(dump: Dump, report: dict, pattern: dict, copies: dict[str, dict]) -
     mine = [copies[identity] for identity in pattern["copies"]]
     first = max(mine, key=lambda copy: copy["bytes"])
     shapes = list(dict.fromkeys((copy["from_shape"], copy["to_shape"]) for copy in mine))
-    sources = list(dict.fromkeys(
-        (copy["source"]["op_name"], copy["source"]["file"], copy["source"]["line"]) for copy in mine if copy["source"]))
+    sources = _sources(mine)
+    total = report["totals"]["copied_bytes"]
     return {
         **pattern, "first": first, "kind_words": KINDS.get(pattern["kind"], pattern["kind"]),
         "where_words": WHERE[pattern["where"]], "origin_words": ORIGINS.get(pattern["origin"], pattern["origin"]),
         "shape_pairs": shapes[:MAX_SOURCES], "more_shapes": max(0, len(shapes) - MAX_SOURCES),
-        "sources": [{"op_name": op_name, "file": file, "line": line} for op_name, file, line in sources[:MAX_SOURCES]],
+        "sources": sources[:MAX_SOURCES],
         "more_sources": max(0, len(sources) - MAX_SOURCES), "several_shapes": len(shapes) > 1,
         "listed": [_copy(dump, report, copy) for copy in mine[:MAX_COPIES]],
         "more_copies": max(0, len(mine) - MAX_COPIES),
         "peak": _peak([copy["live_at_peak"] for copy in mine]),
-        "share": percent(pattern["bytes"] / report["totals"]["copied_bytes"]) if report["totals"]["copied_bytes"] else ""}
+        "share": percent(pattern["bytes"] / total) if total else ""}
 
 
 def _copy(dump: Dump, report: dict, copy: dict) -> dict:
@@ -59,9 +61,19 @@ def _copy(dump: Dump, report: dict, copy: dict) -> dict:
         """Address of an instruction's line in the last stage."""
         if not place or not place.get("computation"):
             return ""
-        return address + Options(last, last - 1).change(computation=place["computation"], instruction=place["instruction"])
+        options = Options(last, last - 1, computation=place["computation"], instruction=place["instruction"])
+        return address + options.change()
 
     return {**copy, "address": at(copy), "consumer_address": at(copy["consumer"])}
+
+
+def _sources(copies: list[dict]) -> list[dict]:
+    """Where the program asked for this: op_name, file and the lines of it, each pair once."""
+    lines: dict[tuple, set[int]] = {}
+    for source in (copy["source"] for copy in copies if copy["source"]):
+        lines.setdefault((source["op_name"], source["file"]), set()).update([source["line"]] if source["line"] else [])
+    return [{"op_name": op_name, "file": file, "lines": ", ".join(map(str, sorted(numbers)))}
+            for (op_name, file), numbers in lines.items()]
 
 
 def _peak(live: list[bool | None]) -> str:
@@ -74,18 +86,24 @@ def _peak(live: list[bool | None]) -> str:
 def _figures(report: dict) -> list[dict]:
     """The numbers under the verdict: label, bytes, a remark, the file they come from."""
     memory, totals = report["memory"], report["totals"]
-    result = [{"label": "copied before a loop", "bytes": totals["hoisted_bytes"], "strong": totals["hoisted_bytes"] > 0,
-               "remark": "", "source": ""}]
+    result = [{"label": "copied before a loop", "bytes": totals["hoisted_bytes"],
+               "strong": bool(totals["hoisted_bytes"])}]
     elsewhere = totals["copied_bytes"] - totals["hoisted_bytes"]
     if elsewhere:
-        result.append({"label": "copied elsewhere", "bytes": elsewhere, "remark": "in loops or outside any", "source": ""})
-    result.append({"label": "parameters", "bytes": totals["parameter_bytes"], "remark": f"{len(report['parameters']):,}"})
+        result.append({"label": "copied elsewhere", "bytes": elsewhere, "remark": "in loops or outside any"})
+    result.append({"label": "parameters", "bytes": totals["parameter_bytes"],
+                   "remark": f"{len(report['parameters']):,}"})
     share = memory.get("share_of_temp")
     result += [
         {"label": "temporary memory", "bytes": memory.get("temp_bytes"), "source": memory.get("source"),
          "remark": f"{percent(share)} of it copies" if share else ""},
         {"label": "arguments", "bytes": memory.get("argument_bytes"), "source": memory.get("source")},
-        {"label": "peak", "bytes": memory.get("peak_bytes"), "source": memory.get("peak_source") or memory.get("source")}]
+        {"label": "peak", "bytes": memory.get("peak_bytes"),
+         "source": memory.get("peak_source") or memory.get("source")}]
+    for figure in result:
+        if source := figure.get("source"):
+            kind = _MEMORY_FILE.search(source)
+            figure["source_kind"] = kind[1] if kind else source
     return [figure for figure in result if figure["bytes"] is not None]
 
 
@@ -96,10 +114,11 @@ def _layouts_from(stages: list[dict]) -> dict | None:
 
 def _chart(report: dict) -> list[dict]:
     """One row per stage: bytes by where they are written, and how many copies it introduced."""
-    introduced: dict[int, int] = {}
+    introduced: dict[int, list[str]] = {}
     for copy in report["copies"]:
         if copy["stage"] is not None and copy["introduced_by"]:
-            introduced[copy["stage"]] = introduced.get(copy["stage"], 0) + 1
+            introduced.setdefault(copy["stage"], []).append(copy["introduced_by"]["pass"])
     return [{"stage": stage, "title": title(stage), "before": stage["hoisted_bytes"], "in": stage["in_loop_bytes"],
              "entry": max(0, stage["copied_bytes"] - stage["hoisted_bytes"] - stage["in_loop_bytes"]),
-             "introduced": introduced.get(stage["index"], 0)} for stage in report["stages"]]
+             "introduced": len(introduced.get(stage["index"], ())),
+             "by": ", ".join(dict.fromkeys(introduced.get(stage["index"], ())))} for stage in report["stages"]]

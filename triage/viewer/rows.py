@@ -63,6 +63,7 @@ class Marks:
         for mark in marks:
             self._by_place.setdefault((mark.computation, mark.instruction), []).append(mark)
         self.computations = {mark.computation for mark in marks}
+        self.writers = {mark.computation for mark in marks if mark.role == "copy"}
 
     def of(self, computation: str, line: str) -> list[Badge]:
         if computation not in self.computations:
@@ -107,7 +108,8 @@ def computation_lines(part: ComputationDiff, left: Side, right: Side, *, meta: b
             hidden += 1
             if position + 1 == len(rows) or shown[position + 1]:
                 new, old = _number(right, row.right), _number(left, row.left)
-                result.append(Line("fold", max(0, old - hidden + 1), max(0, new - hidden + 1), SafeString(), fold=hidden))
+                first = max(0, old - hidden + 1), max(0, new - hidden + 1)
+                result.append(Line("fold", *first, SafeString(), fold=hidden))
                 hidden = 0
             continue
         result.extend(_lines(row, part, left, right, meta))
@@ -128,7 +130,7 @@ def _shown(part: ComputationDiff, rows: Sequence[Row], left: Side, right: Side) 
             one_sided += 1
             if one_sided > MAX_ONE_SIDED and not marked:
                 continue
-        context = 0 if part.left is None or part.right is None else CONTEXT
+        context = CONTEXT if part.status == CHANGED else 0
         for near in range(max(0, position - context), min(len(rows), position + context + 1)):
             shown[near] = True
     _fill_short_gaps(shown)

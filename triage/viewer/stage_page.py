@@ -76,7 +76,8 @@ def stage_context(dump: Dump, report: dict, stage: int, options: Options) -> dic
 def _whole(record: StageText, texts: Texts, options: Options) -> dict:
     """A window of the whole text."""
     total = sum(chunk.lines for chunk in record.chunks)
-    start = max(1, min(options.start or options.at - 20, total))
+    start = options.start or (options.at - 20 if options.at > MAX_ROWS - 20 else 1)
+    start = max(1, min(start, total))
     lines, names, line = [], [], 1
     for chunk in record.chunks:
         if line + chunk.lines > start and len(lines) < MAX_ROWS:
@@ -154,14 +155,15 @@ class _Comparison:
             return part.right.name in self.right_marks.computations
         return part.left.name in self.left_marks.computations
 
-    def _rank(self, part: ComputationDiff) -> tuple[int, ...]:
-        """Copies first, then the entry, then changed, new and gone computations, else in the order of the file."""
-        rank = {CHANGED: 2, ADDED: 3, REMOVED: 4}.get(part.status, 5)
-        if self._marked(part):
-            rank = 0
-        elif part.right is not None and (part.right.entry or not part.right.name):
-            rank = 1
-        return (rank,)
+    def _rank(self, part: ComputationDiff) -> int:
+        """Changes where copies are written come first, then the entry's, then by what happened; else as in the file."""
+        if part.status in QUIET:
+            return 4        # here because of its marks
+        if part.right is not None and part.right.name in self.right_marks.writers:
+            return 0
+        if part.right is not None and (part.right.entry or not part.right.name):
+            return 1
+        return 2 if self._marked(part) else {CHANGED: 3, ADDED: 5}.get(part.status, 6)
 
     def _side(self, chunk: Chunk | None, first: dict[int, int], marks: Marks) -> Side:
         return Side(chunk.name, self.texts.lines(chunk), first[id(chunk)], marks) if chunk else EMPTY

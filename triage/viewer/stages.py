@@ -7,30 +7,39 @@ def title(stage: dict) -> str:
     return stage["pass"] or stage["label"]
 
 
-def groups(stages: list[dict], current: int = -1, everything: bool = False) -> list[dict]:
-    """Stages in order as groups of one pipeline: {"name", "iteration", "rows"}.
+def groups(stages: list[dict], current: int = -1) -> list[dict]:
+    """Stages in order as groups of one pipeline: {"name", "iteration", "named", "rows", "folded", "quiet"}.
 
-    A row is {"stage", "title", "instructions", "copied", "size", "current"} with the differences to the stage before, or
-    {"folded": [stages], "first", "last"} for a run of stages that changed nothing, unless `everything`.
+    A row is {"stage", "title", "instructions", "copied", "size", "current"}, with the differences to the stage before;
+    `folded` are the stages of the group that changed nothing. A run of pipelines that changed nothing is one group,
+    {"quiet": its groups}.
     """
     result: list[dict] = []
-    for position, stage in enumerate(stages):
-        name = "named dumps" if stage["named"] else stage["pipeline"] or ""
-        if not result or result[-1]["name"] != name or result[-1]["iteration"] != stage["iteration"]:
-            result.append({"name": name, "iteration": stage["iteration"], "rows": []})
-        rows = result[-1]["rows"]
-        before = stages[position - 1] if position else None
-        if stage["changed"] or everything or position == current or stage["named"]:
-            copied = stage["copied_bytes"] - (before["copied_bytes"] if before else 0)
-            rows.append({
-                "stage": stage, "title": title(stage), "current": position == current, "copied": copied,
-                "size": abs(copied), "instructions": stage["instructions"] - before["instructions"] if before else 0})
-        elif rows and "folded" in rows[-1]:
-            rows[-1]["folded"].append(stage)
+    for group in _pipelines(stages, current):
+        if group["rows"]:
+            result.append(group)
+        elif result and "quiet" in result[-1]:
+            result[-1]["quiet"].append(group)
         else:
-            rows.append({"folded": [stage]})
-    for group in result:
-        group["quiet"] = all("folded" in row for row in group["rows"])
+            result.append({"quiet": [group]})
+    return result
+
+
+def _pipelines(stages: list[dict], current: int) -> list[dict]:
+    result: list[dict] = []
+    for position, stage in enumerate(stages):
+        name = "" if stage["named"] else stage["pipeline"] or ""
+        if not result or stage["named"] or (result[-1]["name"], result[-1]["iteration"]) != (name, stage["iteration"]):
+            result.append({"name": name, "iteration": stage["iteration"], "named": stage["named"], "rows": [],
+                           "folded": []})
+        if not (stage["changed"] or position == current or stage["named"]):
+            result[-1]["folded"].append(stage)
+            continue
+        before = stages[position - 1] if position else None
+        copied = stage["copied_bytes"] - (before["copied_bytes"] if before else 0)
+        result[-1]["rows"].append({
+            "stage": stage, "title": title(stage), "current": position == current, "copied": copied,
+            "size": abs(copied), "instructions": stage["instructions"] - before["instructions"] if before else 0})
     return result
 
 
