@@ -128,7 +128,7 @@ class Row {
     label.textContent = name;
     this.button = row.appendChild(document.createElement("button"));
     this.button.type = "button";
-    this.button.className = "secondary";
+    this.button.className = "quiet";
     this.button.textContent = "Cancel";
     this.button.addEventListener("click", () => this.abort.abort());
     this.bar = this.item.appendChild(document.createElement("progress"));
