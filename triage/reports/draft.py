@@ -38,7 +38,8 @@ def draft(module: dict, generator: str, excerpt: Excerpt) -> Draft | None:
         return None
     worst = module["patterns"][0]
     sample = _representative(module, worst)
-    blanks = [VERSIONS] + ([DRIVER] if module["platform"] == "gpu" else []) + [EXPECTATION]
+    device = {"gpu": DRIVER, "cpu": "CPU model: ____ (from `lscpu`)", "tpu": "TPU type and topology: ____"}
+    blanks = [VERSIONS, device.get(module["platform"], "Backend and device: ____"), EXPECTATION]
     sections = [
         _own_line(worst, sample), ["## Summary", "", *_summary(module, worst)], ["## Impact", "", *_impact(module)],
         ["## What the compiler does", "", *_history(module, worst, sample, excerpt)],
@@ -187,12 +188,11 @@ def _parameters(module: dict, pattern: dict) -> list[str]:
 def _reproduce(module: dict) -> list[str]:
     first = module["stages"][0]
     flags = ["--xla_dump_to=DIR", "--xla_dump_hlo_pass_re=.*"]
-    lines = [f"The dump was made with {code('XLA_FLAGS')} that include {code(' '.join(flags))}." if _has_passes(module) else
-             "The dump holds no per-pass files; " + code(" ".join(flags)) + " adds them."]
+    lines = [("" if _has_passes(module) else "The dump holds no per-pass files. ")
+             + f"{code('XLA_FLAGS')} that dump the text after every pass: {code(' '.join(flags))}."]
     if first["label"].startswith("before_optimization"):
         name = _file(first["file"])
-        lines += ["", f"{code(name)} (attached) is the module before optimisation. "
-                  + _command(module["platform"], name) + " These commands were not run for this report."]
+        lines += ["", f"{code(name)} (to be attached) is the module before optimisation." + _command(module["platform"], name)]
     shown = _public_flags(module["flags"])
     if shown:
         lines += ["", "Flags that are not at their defaults (paths and dump options left out):", "", *block(shown)]
@@ -205,11 +205,11 @@ def _has_passes(module: dict) -> bool:
 
 def _command(platform: str | None, name: str) -> str:
     if platform == "gpu":
-        return ("Without the GPU: " + code(f"hlo-opt --platform=gpu --stage=hlo "
+        return (" Without the GPU: " + code(f"hlo-opt --platform=gpu --stage=hlo "
                 f"--xla_gpu_target_config_filename=FILE.gpu_target_config.pbtxt {name}") + ", with it: "
-                + code(f"run_hlo_module --platform=CUDA {name}") + ".")
+                + code(f"run_hlo_module --platform=CUDA {name}") + " (not run for this report).")
     if platform == "cpu":
-        return code(f"run_hlo_module --platform=CPU {name}") + " compiles and runs it."
+        return f" {code(f'run_hlo_module --platform=CPU {name}')} compiles and runs it (not run for this report)."
     return ""
 
 
@@ -220,7 +220,7 @@ def _public_flags(flags: dict[str, str]) -> list[str]:
 
 
 def _environment(module: dict, blanks: list[str]) -> list[str]:
-    lines = [f"* Target: {code(module['target'])}" if module["target"] else "* Target: ____"]
+    lines = [f"* Target: {code(module['target'])}"] if module["target"] else []
     if module["version"]:
         lines.append(f"* From the dump's form: {plain(module['version']['range'])} ({sentence(module['version']['reason'])})")
     return lines + [f"* {blank}" for blank in blanks]
