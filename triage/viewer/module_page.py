@@ -6,6 +6,7 @@ import re
 from django.urls import reverse
 
 from triage.dumps.models import Dump
+from triage.engine.cost import human_bytes
 from triage.engine.sentences import percent
 from triage.viewer.options import Options
 from triage.viewer.stages import groups, title
@@ -90,7 +91,8 @@ def _figures(report: dict) -> list[dict]:
                "strong": bool(totals["hoisted_bytes"])}]
     elsewhere = totals["copied_bytes"] - totals["hoisted_bytes"]
     if elsewhere:
-        result.append({"label": "copied elsewhere", "bytes": elsewhere, "remark": "in loops or outside any"})
+        result.append({"label": "copied in all", "bytes": totals["copied_bytes"],
+                       "remark": f"{human_bytes(elsewhere)} in loops or outside any"})
     result.append({"label": "parameters", "bytes": totals["parameter_bytes"],
                    "remark": f"{len(report['parameters']):,}"})
     share = memory.get("share_of_temp")

@@ -78,15 +78,18 @@ def _whole(record: StageText, texts: Texts, options: Options) -> dict:
     total = sum(chunk.lines for chunk in record.chunks)
     start = options.start or (options.at - 20 if options.at > MAX_ROWS - 20 else 1)
     start = max(1, min(start, total))
-    lines, names, line = [], [], 1
+    window, line = [], 1        # chunks of the page, each with its first line
     for chunk in record.chunks:
-        if line + chunk.lines > start and len(lines) < MAX_ROWS:
-            here = texts.lines(chunk)
-            here = here + [""] * (chunk.lines - len(here))
-            skip = max(0, start - line)
-            lines += here[skip:]
-            names += [chunk.name] * (chunk.lines - skip)
+        if line + chunk.lines > start and line < start + MAX_ROWS:
+            window.append((line, chunk))
         line += chunk.lines
+    texts.load(chunk.key for _, chunk in window)
+    lines, names = [], []
+    for line, chunk in window:
+        here = texts.lines(chunk)
+        here = (here + [""] * (chunk.lines - len(here)))[max(0, start - line):]
+        lines += here
+        names += [chunk.name] * len(here)
     shown = lines[:MAX_ROWS]
     return {"whole": plain_lines(shown, start, Marks(record.marks), names, options.meta), "whole_start": start,
             "whole_end": start + len(shown) - 1, "whole_next": start + len(shown) if start + len(shown) <= total else 0,
@@ -137,10 +140,12 @@ class _Comparison:
 
     def _totals(self) -> dict:
         count = self.diff.count
-        return {"counts": [(count(kind), word) for kind, word in
-                           ((CHANGED, "changed"), (ADDED, "added"), (REMOVED, "removed"), (MOVED, "moved"))
-                           if count(kind)],
-                "hidden_noise": count(NOISE), "hidden_names": count(RENAMED), "capped": self.diff.capped}
+        counts = [(count(kind), word) for kind, word in
+                  ((CHANGED, "changed"), (ADDED, "added"), (REMOVED, "removed"), (MOVED, "moved")) if count(kind)]
+        only_moved = bool(counts) and counts[0][1] == "moved"
+        return {"counts": [] if only_moved else counts, "moved": count(MOVED), "hidden_noise": count(NOISE),
+                "hidden_names": count(RENAMED), "capped": self.diff.capped,
+                "same": all(part.status == EQUAL for part in self.diff.computations)}
 
     def _holding(self, line: int) -> str:
         """The computation a line of the stage is in; "" for none."""
