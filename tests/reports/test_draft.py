@@ -17,9 +17,9 @@ BEFORE = """HloModule jit_small
 
 ENTRY main {
   w = f32[512,1024]{1,0} parameter(0), metadata={op_name="NAME"}
-  ROOT t = f32[1024,512]{1,0} transpose(w), dimensions={1,0}, metadata={op_name="jit(f)/T" source_file="/home/me/secret/model.py" source_line=7}
+  ROOT t = f32[1024,512]{1,0} transpose(w), dimensions={1,0}, metadata={META}
 }
-"""
+""".replace("META", 'op_name="jit(f)/T" source_file="/home/me/secret/model.py" source_line=7')
 
 
 def drafted(folder: Path) -> tuple[Draft | None, dict]:

@@ -81,7 +81,7 @@ def receive(stream: Readable, name: str, *, owner_token: str = "", is_example: b
 
 def enqueue(dump: Dump) -> None:
     """Puts the analysis into the queue. Without a broker the dump stays queued: workers look for such rows when they start."""
-    from triage.jobs.tasks import analyse_dump      # the tasks need the models of this app
+    from triage.jobs.tasks import analyse_dump  # the tasks need the models of this app
     try:
         analyse_dump.delay(dump.id)
     except OperationalError:

@@ -9,8 +9,16 @@ from pathlib import Path
 
 from . import GENERATOR, facts, sentences
 from .analysis import SCHEMA, Analysis, InputError, Mark, ModuleTexts, Progress, StageText
-from .copies import (BEFORE_LOOP, IN_LOOP, Parameter, ParameterCopy, StageCopies, default_min_bytes, entry_parameters,
-                     parameter_copies)
+from .copies import (
+    BEFORE_LOOP,
+    IN_LOOP,
+    Parameter,
+    ParameterCopy,
+    StageCopies,
+    default_min_bytes,
+    entry_parameters,
+    parameter_copies,
+)
 from .files import ModuleFiles, find_loose_texts, find_modules
 from .flow import Flow
 from .history import PIPELINE_START, Lineage, follow, layouts_assigned_at

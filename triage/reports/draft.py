@@ -58,8 +58,8 @@ def title(module: dict, pattern: dict) -> str:
     where = {"before_loop": "before the loop", "in_loop": "in every loop iteration", "entry": "outside any loop"}
     by = f" by {pattern['introduced_by']}" if pattern["introduced_by"] else ""
     trigger = f" (suspected trigger: {pattern['trigger']})" if pattern["trigger"] else ""
-    same = [p for p in module["patterns"] if _heading(p) == _heading(pattern)]
-    return clean(f"{platform}{human_bytes(sum(p['bytes'] for p in same))} of parameters {verb} {where[pattern['where']]}{by}{trigger}")
+    total = sum(p["bytes"] for p in module["patterns"] if _heading(p) == _heading(pattern))
+    return clean(f"{platform}{human_bytes(total)} of parameters {verb} {where[pattern['where']]}{by}{trigger}")
 
 
 def _heading(pattern: dict) -> tuple:
@@ -227,7 +227,7 @@ def _environment(module: dict, blanks: list[str]) -> list[str]:
 
 
 def _unknown(module: dict, pattern: dict, sample: dict) -> list[str]:
-    lines = ["* Nothing was recompiled for this report: that a pass could be disabled, or what that would cost, is not measured.",
+    lines = ["* Nothing was recompiled for this report: whether a pass can be disabled, and at what cost, is not measured.",
              "* Time was not measured."]
     if sample["trigger"]:
         lines.append(f"* That {code(sample['trigger']['pass'])} is the trigger is a suspicion from the texts of the stages.")
