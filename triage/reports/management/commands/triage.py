@@ -26,7 +26,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("path", help="dump directory, .zip, .tar, .tar.gz, .tar.xz, .tar.zst, or one HLO text")
-        parser.add_argument("--json", metavar="FILE", help="write the report (schema hlo-triage/1) to FILE or -, standard output")
+        parser.add_argument("--json", metavar="FILE", help="write the report, schema hlo-triage/1, to FILE or - (stdout)")
         parser.add_argument("--markdown", metavar="FILE", help="write the issue drafts to FILE or -, standard output")
         parser.add_argument("--min-bytes", type=_positive, metavar="N",
                             help="smallest copy that counts (default: 1 MiB or 1%% of the largest parameter, the smaller)")
