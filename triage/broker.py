@@ -5,6 +5,7 @@ what was queued when the service stopped is queued again from there.
 """
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import secrets
 import shutil
@@ -19,8 +20,8 @@ import redis
 _START_SECONDS = 10
 _ATTEMPTS = 3  # another program can take the free port before the server does
 
-#: `start(command, config)`: starts the command with the text as its standard input.
-Start = Callable[[list[str], str], subprocess.Popen]
+#: `start(command)`: starts the command with a text pipe as its standard input.
+Start = Callable[[list[str]], subprocess.Popen]
 
 
 class BrokerError(Exception):
@@ -49,7 +50,9 @@ def start_server(folder: Path, start: Start) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     for _ in range(_ATTEMPTS):
         port, password = _free_port(), secrets.token_urlsafe(24)
-        process = start(command, _config(port, password, folder))
+        process = start(command)
+        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:  # a broken pipe: it ended, as is found below
+            stdin.write(_config(port, password, folder))
         url = f"redis://:{password}@127.0.0.1:{port}/0"
         if _answers(url, process):
             return url

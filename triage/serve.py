@@ -122,12 +122,9 @@ class Service:
                              "choose another: TRIAGE_DATA=DIR make run") from None
 
     def _start_broker(self) -> None:
-        def start(command: list[str], config: str) -> subprocess.Popen:
+        def start(command: list[str]) -> subprocess.Popen:
             self.parts = [part for part in self.parts if part.name != "redis"]  # an attempt that failed
-            process = self._spawn("redis", command, stdin=subprocess.PIPE)
-            with process.stdin as stdin:  # type: ignore[union-attr]
-                stdin.write(config)
-            return process
+            return self._spawn("redis", command, stdin=subprocess.PIPE)
 
         try:
             self.environ["REDIS_URL"] = broker.start_server(self.options.data / "redis", start)

@@ -14,10 +14,8 @@ from triage import broker
 needs_wheel = pytest.mark.skipif(sys.version_info >= (3, 14), reason="the wheel is made for Python up to 3.13")
 
 
-def start(command: list[str], config: str) -> subprocess.Popen:
+def start(command: list[str]) -> subprocess.Popen:
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    with process.stdin as stdin:
-        stdin.write(config)
     started.append(process)
     return process
 
@@ -70,8 +68,9 @@ def test_the_server_keeps_strangers_out_and_nothing_on_disk(tmp_path: Path) -> N
     assert os.listdir(tmp_path / 'with "odd" name') == []
 
 
-def test_a_server_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = executable(tmp_path, "redis-server")
+@pytest.mark.parametrize("ends", ["exec sleep 0.2", "exit 1", "exec 0<&-; sleep 0.2"])
+def test_a_server_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+    path = executable(tmp_path, "redis-server", f"#!/bin/sh\nPATH=/usr/bin:/bin\n{ends}\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(broker.BrokerError, match=f"{path} does not start"):
         broker.start_server(tmp_path / "redis", start)
