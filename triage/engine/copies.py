@@ -54,6 +54,7 @@ class StageCopies:
     prefetched_bytes: int = 0       # parameters moved whole into another memory space
     prefetched_count: int = 0
     readers: dict[Source, tuple[Read, ...]] = field(default_factory=dict)   # who reads the parameters themselves
+    cut: bool = False               # calls are nested or repeated beyond the engine's limits: there may be more
 
     def sum(self, where: str | None = None) -> int:
         return sum(copy.bytes for copy in self.copies if where is None or copy.where == where)
@@ -90,7 +91,7 @@ def parameter_copies(module: Module, flow: Flow) -> StageCopies:
     prefetched = [size for buffer, size in summary.prefetches.items() if not isinstance(buffer[0], str)]
     sources = {buffer: _loops_first(readers) for buffer, readers in summary.reads.items() if isinstance(buffer[0], int)}
     return StageCopies(tuple(copies), sum(w.shape.bytes for w in state), len(state), sum(prefetched), len(prefetched),
-                       sources)
+                       sources, summary.cut)
 
 
 def _loops_first(readers: list[Read]) -> tuple[Read, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Iterable, Union
+from typing import Callable, Iterable, TypeVar, Union
 
 from . import opcodes
 from .ir import Computation, Instruction, Module, Shape, number
@@ -19,7 +19,9 @@ WriteKey = tuple[str, ...]                      # call sites from the outside in
 Buffer = Union[Source, WriteKey]
 MAX_DEPENDENCIES = 2048         # a value of more parameters than this is treated as a new quantity
 MAX_READERS = 6                 # readers remembered per buffer, inside loops and outside each
-MAX_DEPTH = 200                 # nesting of called computations
+MAX_DEPTH = 200                 # of calls around a write that is still counted
+MAX_RECURSION = 40              # of calls that are followed by recursion; deeper call graphs go from the bottom up
+MAX_INLINED = 1_000_000         # reads and writes taken over from callees, in one stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Summary:
     reads: dict[Buffer, list[Read]] = field(default_factory=dict)
     state: dict[Buffer, str] = field(default_factory=dict)      # buffers a loop overwrites: the loop's carry starts there
     prefetches: dict[Buffer, int] = field(default_factory=dict)  # buffers moved whole into another memory space: bytes
+    cut: bool = False           # MAX_DEPTH or MAX_INLINED was hit: there may be more reads and writes
 
 
 class Flow:
@@ -78,11 +81,11 @@ class Flow:
 
     def __init__(self, min_bytes: int) -> None:
         self.min_bytes = min_bytes
-        self._summaries: dict[tuple, Summary] = {}
-        self._closures: dict[tuple, int] = {}
-        self._called: dict[Computation, tuple[str, ...]] = {}
+        self.summaries: dict[tuple[int, int], Summary] = {}
+        self.closures: dict[tuple, int] = {}
+        self._called: dict[Computation, tuple[tuple[str, str], ...]] = {}
 
-    def called(self, computation: Computation) -> tuple[str, ...]:
+    def called(self, computation: Computation) -> tuple[tuple[str, str], ...]:
         if computation not in self._called:
             self._called[computation] = called_names(computation)
         return self._called[computation]
@@ -91,44 +94,80 @@ class Flow:
         """The summary of the module's entry computation; its sources are the entry parameters."""
         if module.entry is None:
             return Summary()
-        return _ModuleFlow(self, module).summary(module.entry.name, CALLED, 0)
+        return _ModuleFlow(self, module).entry(module.entry.name)
 
 
-#: How a computation is looked at. FUSED: it runs inside one kernel, and nothing in it writes or reads a buffer by itself.
-#: SAME: only which parameters it returns unchanged. BODY: as a loop body, in which what the loop changes is new.
+#: How a computation is looked at. FUSED: it runs inside one kernel, and nothing in it writes or reads a buffer by
+#: itself. SAME: only which parameters it returns unchanged. BODY: as a loop body, in which what the loop changes is new.
 CALLED, FUSED, SAME, BODY = range(4)
 
 
 class _ModuleFlow:
     def __init__(self, flow: Flow, module: Module) -> None:
         self.flow, self.module = flow, module
-        self._ids: dict[str, int] = {}
+        self.room = MAX_INLINED                 # how many more reads and writes of callees may be taken over
+        self._ids: dict[str, int] = {}          # a number for the text of a computation together with all it calls
+        self._heights: dict[str, int] = {}      # how many calls deep it goes
 
-    def closure_id(self, name: str, depth: int = 0) -> int:
-        """A number for the text of a computation together with all it calls."""
-        if name in self._ids:
-            return self._ids[name]
-        self._ids[name] = -1                    # a computation that calls itself
+    def entry(self, name: str) -> Summary:
+        self._number(name)
+        if self._heights[name] > MAX_RECURSION:
+            for callee, mode in self._bottom_up(name):
+                self.summary(callee, mode)
+        return self.summary(name, CALLED)
+
+    def _callees(self, name: str) -> tuple[tuple[str, str], ...]:
         computation = self.module.computations.get(name)
-        callees = self.flow.called(computation) if computation is not None and depth < MAX_DEPTH else ()
-        key = (computation, *(self.closure_id(callee, depth + 1) for callee in callees))
-        number = self.flow._closures.setdefault(key, len(self.flow._closures))
-        self._ids[name] = number
-        return number
+        return self.flow.called(computation) if computation is not None else ()
 
-    def summary(self, name: str, mode: int, depth: int) -> Summary:
+    def _number(self, entry: str) -> None:
+        for name in _post_order(entry, lambda name: [callee for callee, _ in self._callees(name)]):
+            callees = [callee for callee, _ in self._callees(name)]
+            # A computation that calls itself is not numbered yet: -1.
+            key = (self.module.computations.get(name), *(self._ids.get(callee, -1) for callee in callees))
+            self._ids[name] = self.flow.closures.setdefault(key, len(self.flow.closures))
+            self._heights[name] = 1 + max((self._heights.get(callee, 0) for callee in callees), default=0)
+
+    def _bottom_up(self, entry: str) -> Iterable[tuple[str, int]]:
+        """Every computation in every mode that the entry may ask for, callees first."""
+        def asked(node: tuple[str, int]) -> list[tuple[str, int]]:
+            name, mode = node
+            inner = mode if mode in (FUSED, SAME) else CALLED
+            found = [(name, SAME)] if mode == BODY else []
+            for callee, role in self._callees(name):
+                found += [(callee, mode) for mode in _MODES.get(role, (inner,))]
+            return found
+        return _post_order((entry, CALLED), asked)
+
+    def summary(self, name: str, mode: int) -> Summary:
         """How a computation treats its parameters; see the modes."""
-        key = (self.closure_id(name), mode)
-        known = self.flow._summaries.get(key)
-        if known is None:
-            computation = self.module.computations.get(name)
-            if computation is None or depth > MAX_DEPTH:
-                known = Summary(root=IMPURE)
-            else:
-                self.flow._summaries[key] = Summary(root=IMPURE)        # while it is being made: recursion ends here
-                known = _Evaluation(self, computation, mode, depth).run()
-            self.flow._summaries[key] = known
-        return known
+        computation = self.module.computations.get(name)
+        if computation is None or name not in self._ids:
+            return Summary(root=IMPURE)
+        key = (self._ids[name], mode)
+        if key not in self.flow.summaries:
+            self.flow.summaries[key] = Summary(root=IMPURE)     # while it is being made: recursion ends here
+            self.flow.summaries[key] = _Evaluation(self, computation, mode).run()
+        return self.flow.summaries[key]
+
+
+_Node = TypeVar("_Node", str, tuple[str, int])
+
+
+def _post_order(start: _Node, children: Callable[[_Node], list[_Node]]) -> Iterable[_Node]:
+    """Nodes of a graph, each once and after its children; where there is a circle it is opened somewhere."""
+    done: dict[_Node, None] = {}
+    opened: set[_Node] = set()
+    stack = [start]
+    while stack:
+        node = stack[-1]
+        if node not in opened:
+            opened.add(node)
+            stack += [child for child in children(node) if child not in opened]
+            continue
+        stack.pop()
+        done.setdefault(node)
+    return done
 
 
 _ASYNC = ("-start", "-update", "-done")
@@ -138,15 +177,19 @@ _CALL_KEYS = ("calls", "to_apply", "body", "condition", "branch_computations", "
               "false_computation", "called_computations")
 
 
-def called_names(computation: Computation) -> tuple[str, ...]:
-    """Computations called by the instructions through which values flow, in order, without repeats."""
-    names: dict[str, None] = {}
+#: In which modes a callee is looked at, by how it is called; others in the caller's.
+_MODES = {"fusion": (FUSED,), "-start": (FUSED,), "body": (SAME, BODY), "condition": (CALLED,)}
+
+
+def called_names(computation: Computation) -> tuple[tuple[str, str], ...]:
+    """(computation, how) called by the instructions through which values flow, in order, without repeats."""
+    names: dict[tuple[str, str], None] = {}
     for instruction in computation.instructions:
-        if instruction.opcode not in _CALLERS and not instruction.opcode.endswith("-start"):
-            continue
-        for key in _CALL_KEYS:
-            if key in instruction.attributes:
-                names.update(dict.fromkeys(branch_names(instruction, key)))
+        start = instruction.opcode.endswith("-start")
+        if start or instruction.opcode in _CALLERS:
+            for key in _CALL_KEYS:
+                how = "-start" if start else "fusion" if instruction.opcode == "fusion" else key
+                names.update(dict.fromkeys((name, how) for name in branch_names(instruction, key)))
     return tuple(names)
 
 
@@ -198,6 +241,21 @@ def like(shape: Shape, leaf: Leaf) -> Tree:
     return tuple(like(part, leaf) for part in shape.parts) if shape.parts is not None else leaf
 
 
+def fits(tree: Tree, shape: Shape) -> bool:
+    """Whether a value has the form its instruction prints. So no value is larger than its text, whatever that says."""
+    stack = [(tree, shape)]
+    while stack:
+        node, form = stack.pop()
+        if isinstance(node, Leaf):
+            if node.pure and form.parts is not None:
+                return False
+        elif form.parts is None or len(form.parts) != len(node):
+            return False
+        else:
+            stack.extend(zip(node, form.parts))
+    return True
+
+
 def shape_at(shape: Shape, path: Iterable[int]) -> Shape:
     for index in path:
         if shape.parts is None or index >= len(shape.parts):
@@ -223,12 +281,12 @@ def _role(opcode: str) -> int:
 class _Evaluation:
     """One walk over one computation's instructions."""
 
-    def __init__(self, flow: _ModuleFlow, computation: Computation, mode: int, depth: int) -> None:
-        self.flow, self.computation, self.depth = flow, computation, depth
+    def __init__(self, flow: _ModuleFlow, computation: Computation, mode: int) -> None:
+        self.flow, self.computation = flow, computation
         self.mode, self.inner = mode, mode if mode in (FUSED, SAME) else CALLED
         self.quiet = mode in (FUSED, SAME)      # notes neither writes nor reads
         # Of a loop's carry only what the body returns unchanged can be a parameter's value.
-        self.returned = flow.summary(computation.name, SAME, depth).root if mode == BODY else None
+        self.returned = flow.summary(computation.name, SAME).root if mode == BODY else None
         self.min_bytes = flow.flow.min_bytes
         self.values: dict[str, Tree] = {}
         self.out = Summary()
@@ -314,7 +372,7 @@ class _Evaluation:
 
     def _needed_by_root(self, instruction: Instruction) -> Iterable[str]:
         """The operands on which the result of a fused computation depends."""
-        root = self.flow.summary(instruction.called("calls") or "", FUSED, self.depth + 1).root
+        root = self.flow.summary(instruction.called("calls") or "", FUSED).root
         numbers = {number for leaf in leaves(root) for number, _ in leaf.deps | leaf.fixed}
         names = instruction.definitions
         return (names[n] for n in numbers if 0 <= n < len(names) and names[n] in self.computation.by_name)
@@ -358,6 +416,8 @@ class _Evaluation:
             return self._moved_apart(instruction, instruction.shape, operands, kind, ())
         first_index = {"dynamic-slice": 1, "dynamic-update-slice": 2}.get(opcode, len(operands))
         leaf = self._joined(operands[:first_index], kind)
+        if opcode == "copy":
+            leaf = self._same_as(operands[0], leaf)
         if first_index < len(operands):
             # Indices that come from an input (a token) choose what is read: a lookup, not a copy.
             indices = self._joined(operands[first_index:], kind)
@@ -390,19 +450,22 @@ class _Evaluation:
             return IMPURE
         return Leaf(True, frozenset(deps), kind, fixed=frozenset(fixed), large=large)
 
+    @staticmethod
+    def _same_as(operand: Tree, leaf: Leaf) -> Leaf:
+        return replace(leaf, same=operand.same) if isinstance(operand, Leaf) and operand.same else leaf
+
     def _written(self, instruction: Instruction, shape: Shape, leaf: Leaf, own: int, path: tuple[int, ...]) -> Leaf:
         """The leaf as it lies in the new buffer that `instruction` writes; remembered if it can matter."""
         if not leaf.pure or not leaf.deps:
             return replace(leaf, same=None, buffers=(), free=None) if leaf.buffers or leaf.same else leaf
-        same = None
-        if own == opcodes.COPY and instruction.opcode in ("copy", "copy-start") and len(instruction.operands) == 1:
-            same = next(leaves(self.operand(instruction.operands[0]))).same
+        same = leaf.same if own == opcodes.COPY else None
         if self.quiet:
             return replace(leaf, same=same, buffers=(), free=None)
+        if shape.bytes < self.min_bytes:
+            return replace(leaf, same=same, buffers=(), free=None)
         key: WriteKey = (instruction.name, *(f"{{{i}}}" for i in path))
-        if shape.bytes >= self.min_bytes:
-            self.out.writes[key] = Write(key, instruction, self.computation.name, shape, leaf.deps, own, leaf.kind,
-                                         leaf.fixed)
+        self.out.writes[key] = Write(key, instruction, self.computation.name, shape, leaf.deps, own, leaf.kind,
+                                     leaf.fixed)
         return replace(leaf, same=same, buffers=(key,), free=None)
 
     def _note_reads(self, instruction: Instruction) -> None:
@@ -410,11 +473,12 @@ class _Evaluation:
             return
         for name, definition in zip(instruction.operands, instruction.definitions):
             # What has not been looked at yet holds no large parameter.
-            tree = self.operand(name) if definition in self.values else IMPURE
-            if isinstance(tree, Leaf):
-                for buffer in tree.buffers:
-                    self._add_read(buffer, Read(instruction, self.computation.name,
-                                                self.operand_shape(name) or instruction.shape, tree.free))
+            if definition not in self.values:
+                continue
+            shape = self.operand_shape(name) or instruction.shape
+            for path, leaf in paths(self.operand(name)):
+                for buffer in leaf.buffers:
+                    self._add_read(buffer, Read(instruction, self.computation.name, shape_at(shape, path), leaf.free))
 
     def _add_read(self, buffer: Buffer, read: Read) -> None:
         """Remembers a reader; those inside loops and those outside are capped apart, so that neither hides the other."""
@@ -437,7 +501,8 @@ class _Evaluation:
         return build(instruction.shape, ())
 
     def _tuple(self, instruction: Instruction) -> Tree:
-        return tuple(self.operand(name) for name in instruction.operands)
+        value = tuple(self.operand(name) for name in instruction.operands)
+        return value if fits(value, instruction.shape) else like(instruction.shape, IMPURE)
 
     def _element(self, instruction: Instruction) -> Tree:
         match = _INDEX.match(instruction.tail)
@@ -451,7 +516,9 @@ class _Evaluation:
         name = instruction.called("calls")
         if name is None:
             return like(instruction.shape, IMPURE)
-        inner = self.flow.summary(name, FUSED, self.depth + 1)
+        inner = self.flow.summary(name, FUSED)
+        if not fits(inner.root, instruction.shape):
+            return like(instruction.shape, IMPURE)
         needed = set(self._needed_by_root(instruction))
         operands = [self.operand(operand) if definition in needed else IMPURE
                     for operand, definition in zip(instruction.operands, instruction.definitions)]
@@ -471,22 +538,28 @@ class _Evaluation:
         return build(mapped, ())
 
     def _call(self, instruction: Instruction) -> Tree:
-        name = instruction.called("to_apply") or instruction.called("calls")
-        operands = [self.operand(operand) for operand in instruction.operands]
-        if name is None:
-            return like(instruction.shape, IMPURE)
+        name = instruction.called("to_apply") or instruction.called("calls") or ""
+        return self._callee(instruction, name, instruction.shape, [self.operand(name) for name in instruction.operands])
+
+    def _callee(self, instruction: Instruction, name: str, shape: Shape, operands: list[Tree], site: str = "") -> Tree:
+        """What a called computation makes of its operands."""
+        callee = self.flow.summary(name, self.inner)
+        if not fits(callee.root, shape):
+            return like(shape, IMPURE)
         if self.quiet:
-            return self._map(self.flow.summary(name, self.mode, self.depth + 1).root, operands, lambda buffer: ())
-        return self._inline(instruction, self.flow.summary(name, CALLED, self.depth + 1), operands, ())
+            return self._map(callee.root, operands, lambda buffer: ())
+        return self._inline(site or instruction.name, callee, operands, ())
 
     def _while(self, instruction: Instruction) -> Tree:
         body = instruction.called("body") or ""
         initial = self.operand(instruction.operands[0]) if instruction.operands else IMPURE
-        if instruction.shape.is_tuple and isinstance(initial, Leaf):
+        if isinstance(initial, Leaf) and instruction.shape.is_tuple or not fits(initial, instruction.shape):
             initial = like(instruction.shape, IMPURE)
-        carried = self._carried(instruction, self.flow.summary(body, SAME, self.depth + 1).root, initial)
+        carried = self._carried(instruction, self.flow.summary(body, SAME).root, initial)
         if not self.quiet:
-            self._inline(instruction, self.flow.summary(body, BODY, self.depth + 1), [carried], (instruction.name,))
+            condition = self.flow.summary(instruction.called("condition") or "", CALLED)
+            self._inline(f"{instruction.name}:condition", condition, [carried], (instruction.name,))
+            self._inline(instruction.name, self.flow.summary(body, BODY), [carried], (instruction.name,))
         return carried
 
     def _carried(self, instruction: Instruction, root: Tree, initial: Tree) -> Tree:
@@ -505,12 +578,8 @@ class _Evaluation:
         names = [name for key in ("branch_computations", "true_computation", "false_computation")
                  for name in branch_names(instruction, key)]
         operands = [self.operand(operand) for operand in instruction.operands]
-        results = []
-        for name, value in zip(names, operands[1:]):
-            summary = self.flow.summary(name, self.inner, self.depth + 1)
-            site = f"{instruction.name}:{name}"
-            results.append(self._map(summary.root, [value], lambda buffer: ()) if self.quiet
-                           else self._inline(instruction, summary, [value], (), site))
+        results = [self._callee(instruction, name, instruction.shape, [value], f"{instruction.name}:{number}")
+                   for number, (name, value) in enumerate(zip(names, operands[1:]))]
         if not results or not operands or not all(leaf.pure for leaf in leaves(operands[0])):
             return like(instruction.shape, IMPURE)
         return self._merge(instruction.shape, results)
@@ -546,7 +615,9 @@ class _Evaluation:
         target = shape.parts[position]
         name = instruction.called("calls") or instruction.called("to_apply")
         if name is not None:
-            inner = self.flow.summary(name, FUSED, self.depth + 1).root
+            inner = self.flow.summary(name, FUSED).root
+            if not fits(inner, target):
+                return like(shape, IMPURE)
             output = self._written_tree(instruction, target, self._map(inner, operands, lambda buffer: ()), inner)
         else:
             kind = opcodes.MOVES.get(opcode[:-len("-start")])
@@ -555,7 +626,8 @@ class _Evaluation:
             else:
                 output = self._moved_apart(instruction, target, operands, kind, (position,))
         rest = [like(part, CONSTANT) for part in shape.parts[2:]]
-        return (operands if shape.parts[0].is_tuple else operands[0], output, *rest) if position else (output,)
+        value = (operands if shape.parts[0].is_tuple else operands[0], output, *rest) if position else (output,)
+        return value if fits(value, shape) else like(shape, IMPURE)
 
     def _copy_start(self, instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
         target, source = instruction.shape.parts[0], self.operand_shape(instruction.operands[0])
@@ -570,7 +642,7 @@ class _Evaluation:
             return (value, value, *rest)
         self._note_reads(instruction)
         kind = opcodes.COPY if source is None or source.order == target.order else opcodes.TRANSPOSE
-        leaf = self._joined(operands, kind)
+        leaf = self._same_as(value, self._joined(operands, kind))
         return (self._written(instruction, target, leaf, kind, ()), value, *rest)
 
     def _async_end(self, instruction: Instruction) -> Tree:
@@ -608,20 +680,25 @@ class _Evaluation:
     def _sources(sources: Iterable[Source], operands: list[Tree] | tuple[Tree, ...]) -> list[Tree]:
         return [at(operands[number], path) if 0 <= number < len(operands) else IMPURE for number, path in sources]
 
-    def _inline(self, instruction: Instruction, callee: Summary, operands: list[Tree], loops: tuple[str, ...],
-                site: str = "") -> Tree:
-        """Takes over the callee's writes and reads; returns its result."""
-        site = site or instruction.name
+    def _inline(self, site: str, callee: Summary, operands: list[Tree], loops: tuple[str, ...]) -> Tree:
+        """Takes over the callee's writes and reads, under the name of the call; returns its result."""
+        self.flow.room -= len(callee.writes) + len(callee.reads) + len(callee.state) + len(callee.prefetches)
+        self.out.cut = self.out.cut or callee.cut or self.flow.room < 0
+        if self.flow.room < 0:
+            return self._map(callee.root, operands, lambda buffer: ())
 
         def rename(buffer: Buffer) -> tuple[Buffer, ...]:
             if isinstance(buffer[0], str):
-                return ((site, *buffer),)
+                return ((site, *buffer),) if len(buffer) < MAX_DEPTH else ()
             if not 0 <= buffer[0] < len(operands):
                 return ()
             leaf = at(operands[buffer[0]], buffer[1])
             return leaf.buffers if isinstance(leaf, Leaf) else ()
 
         for key, write in callee.writes.items():
+            if len(key) >= MAX_DEPTH:
+                self.out.cut = True
+                continue
             leaf = self._map(Leaf(True, write.deps, write.kind, fixed=write.fixed), operands, rename)
             if leaf.pure and leaf.deps:
                 self.out.writes[(site, *key)] = replace(write, key=(site, *key), deps=leaf.deps, kind=leaf.kind,
@@ -634,9 +711,9 @@ class _Evaluation:
                 for read in readers:
                     self._add_read(renamed, replace(read, loops=read.loops + loops, free=read.free or free))
         for buffer, loop in callee.state.items():
-            self.out.state.update({renamed: loop for renamed in rename(buffer)})
+            self.out.state.update(dict.fromkeys(rename(buffer), loop))
         for buffer, size in callee.prefetches.items():
-            self.out.prefetches.update({renamed: size for renamed in rename(buffer)})
+            self.out.prefetches.update(dict.fromkeys(rename(buffer), size))
         return self._map(callee.root, operands, rename)
 
 

@@ -26,7 +26,7 @@ ELEMENTWISE = frozenset(
 # makes a new quantity rather than a copy of a parameter.
 
 #: Never return an operand's content unchanged.
-CHANGING = MOVES.keys() | ELEMENTWISE | {"fusion"}
+CHANGING = MOVES.keys() | ELEMENTWISE
 FOLLOWED = PASS | MOVES.keys() | ELEMENTWISE | {"copy", "transpose", "reshape"}
 
 #: Custom calls that hand their operands through.

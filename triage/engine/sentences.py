@@ -126,9 +126,14 @@ def verdict(copies: list[dict], min_bytes: int, memory: dict) -> str:
 def side_notes(last: StageCopies) -> list[str]:
     """What was told apart from parameter copies, so that nobody misses it in the sums."""
     notes = []
-    if last.state_count:
-        notes.append(f"{plural(last.state_count, 'copy')} of inputs ({human_bytes(last.state_bytes)}) only start state that "
-                     f"the loop overwrites; they are not counted. Donating those arguments (donate_argnums) saves them.")
+    if last.cut:
+        notes.append("The calls of this module are nested or repeated so often that not all of its copies are counted.")
+    if last.state_count == 1:
+        notes.append(f"1 copy of an input ({human_bytes(last.state_bytes)}) only starts state that the loop overwrites; it is "
+                     f"not counted. Donating that argument (donate_argnums) saves it.")
+    elif last.state_count:
+        notes.append(f"{last.state_count} copies of inputs ({human_bytes(last.state_bytes)}) only start state that the loop "
+                     f"overwrites; they are not counted. Donating those arguments (donate_argnums) saves them.")
     if last.prefetched_count:
         notes.append(f"copy-start moves {plural(last.prefetched_count, 'parameter')} ({human_bytes(last.prefetched_bytes)}) "
                      f"whole into another memory space; that takes no further main memory and is not counted.")
