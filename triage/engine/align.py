@@ -38,8 +38,8 @@ class Alignment(NamedTuple):
 
 
 def align(left: Sequence[str], right: Sequence[str], left_keys: Sequence[Keys], right_keys: Sequence[Keys],
-          called: Mapping[str, str]) -> Alignment:
-    """Aligns two computations. `called` maps computations left to their partners right."""
+          called: Mapping[str, str], callers: Mapping[str, str]) -> Alignment:
+    """Aligns two computations. `called` maps computations left to their partners right, `callers` the other way."""
     equal = _equal_lines(left_keys, right_keys)
     # Lines that only moved are no candidates for having changed into another line.
     moved = _moved(equal, [key.plain for key in left_keys], [key.plain for key in right_keys])
@@ -54,7 +54,7 @@ def align(left: Sequence[str], right: Sequence[str], left_keys: Sequence[Keys], 
     for i, j in (*pairs, *moved):
         if name := defined_name(left[i]):
             names[name] = defined_name(right[j])
-    judge = _Judge(left, right, left_keys, right_keys, names, called)
+    judge = _Judge(left, right, left_keys, right_keys, names, called, callers)
     return Alignment(tuple(_rows(pairs, moved, len(left), len(right), judge)), names)
 
 
@@ -62,10 +62,12 @@ class _Judge:
     """Tells whether two lines say the same, names translated."""
 
     def __init__(self, left_lines: Sequence[str], right_lines: Sequence[str], left: Sequence[Keys],
-                 right: Sequence[Keys], names: Mapping[str, str], called: Mapping[str, str]) -> None:
+                 right: Sequence[Keys], names: Mapping[str, str], called: Mapping[str, str],
+                 callers: Mapping[str, str]) -> None:
         self.left_lines, self.right_lines, self.left, self.right = left_lines, right_lines, left, right
-        self.forward = {**called, **names}
-        self.backward = {new: old for old, new in self.forward.items()}
+        # An instruction's name comes before a computation's. The maps of computations are large: they are not merged.
+        self.forward = (names, called)
+        self.backward = ({new: old for old, new in names.items()}, callers)
 
     def kind(self, i: int, j: int) -> str:
         left, right = self.left[i], self.right[j]
@@ -77,12 +79,19 @@ class _Judge:
 
     def _same_names(self, left: Keys, right: Keys) -> bool:
         for old, new in zip(left.names, right.names):
-            known = self.forward.get(old)
-            if known is not None and known != new:
-                return False
-            if known is None and self.backward.get(new, old) != old:
+            known = _first(self.forward, old)
+            if known is None:
+                known = new if _first(self.backward, new) in (None, old) else None
+            if known != new:
                 return False
         return True
+
+
+def _first(maps: tuple[Mapping[str, str], ...], name: str) -> str | None:
+    for known in maps:
+        if name in known:
+            return known[name]
+    return None
 
 
 def _rows(pairs: Pairs, moved: Pairs, n: int, m: int, judge: _Judge) -> list[Row]:

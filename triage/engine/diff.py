@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from .align import ADDED, CHANGED, MOVED, NOISE, REMOVED, RENAMED, SAME, Row, align
@@ -33,6 +33,8 @@ class ComputationDiff:
     status: str
     left: Chunk | None
     right: Chunk | None
+    left_at: int = -1           # positions in the lists of chunks; -1 where a side has none
+    right_at: int = -1
     rows: tuple[Row, ...] = ()
     names: dict[str, str] = field(default_factory=dict)     # instruction left -> right
     capped: bool = False        # too long to be aligned: `rows` is empty though it changed
@@ -82,6 +84,7 @@ def diff_stages(left: Sequence[Chunk], right: Sequence[Chunk], text: Callable[[s
     make = exact_keys if exact else cached
     pairs = _Pairing(left, right, text, cached).pairs()
     called = {left[i].name: right[j].name for i, j in pairs}
+    callers = {new: old for old, new in called.items()}
     partner = {j: i for i, j in pairs}
     removed = set(range(len(left))) - {i for i, _ in pairs}
     parts: list[ComputationDiff] = []
@@ -89,27 +92,28 @@ def diff_stages(left: Sequence[Chunk], right: Sequence[Chunk], text: Callable[[s
     for j, chunk in enumerate(right):
         i = partner.get(j)
         if i is None:
-            parts.append(_one_sided(ADDED, chunk, text))
+            parts.append(_one_sided(ADDED, chunk, j, text))
             continue
         if left[i].key != chunk.key:
             budget -= left[i].lines + chunk.lines
-        parts.append(_pair(left[i], chunk, text, called, make, capped=budget < 0))
+        part = _pair(left[i], chunk, text, (called, callers), make, capped=budget < 0)
+        parts.append(replace(part, left_at=i, right_at=j))
         while i + 1 in removed:
             i += 1
             removed.discard(i)
-            parts.append(_one_sided(REMOVED, left[i], text))
-    first = [_one_sided(REMOVED, left[i], text) for i in sorted(removed)]
+            parts.append(_one_sided(REMOVED, left[i], i, text))
+    first = [_one_sided(REMOVED, left[i], i, text) for i in sorted(removed)]
     return StageDiff((*first, *parts))
 
 
-def _one_sided(status: str, chunk: Chunk, text: Callable[[str], str]) -> ComputationDiff:
+def _one_sided(status: str, chunk: Chunk, at: int, text: Callable[[str], str]) -> ComputationDiff:
     count = range(len(lines_of(text(chunk.key))))
     if status == ADDED:
-        return ComputationDiff(status, None, chunk, tuple(Row(ADDED, None, k) for k in count))
-    return ComputationDiff(status, chunk, None, tuple(Row(REMOVED, k, None) for k in count))
+        return ComputationDiff(status, None, chunk, right_at=at, rows=tuple(Row(ADDED, None, k) for k in count))
+    return ComputationDiff(status, chunk, None, left_at=at, rows=tuple(Row(REMOVED, k, None) for k in count))
 
 
-def _pair(left: Chunk, right: Chunk, text: Callable[[str], str], called: dict[str, str],
+def _pair(left: Chunk, right: Chunk, text: Callable[[str], str], partners: tuple[dict[str, str], dict[str, str]],
           make: Callable[[str], Keys], capped: bool) -> ComputationDiff:
     if left.key == right.key:
         return ComputationDiff(EQUAL, left, right)
@@ -118,8 +122,8 @@ def _pair(left: Chunk, right: Chunk, text: Callable[[str], str], called: dict[st
     old, new = lines_of(text(left.key)), lines_of(text(right.key))
     if not left.name and not right.name and make is not exact_keys:
         old, new = _head(old), _head(new)
-    alignment = align(old, new, [make(line) for line in old], [make(line) for line in new], called)
-    return ComputationDiff(_status(alignment.rows), left, right, alignment.rows, alignment.names)
+    alignment = align(old, new, [make(line) for line in old], [make(line) for line in new], *partners)
+    return ComputationDiff(_status(alignment.rows), left, right, rows=alignment.rows, names=alignment.names)
 
 
 def _head(lines: list[str]) -> list[str]:

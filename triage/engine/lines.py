@@ -10,6 +10,7 @@ from typing import NamedTuple
 #: Attributes that say where an instruction comes from or how it is run, not what it computes.
 NOISE = ("metadata", "backend_config", "frontend_attributes", "origin", "statistics", "stack_frame")
 _NOISE = re.compile(rf",?\s*\b(?:{'|'.join(NOISE)})=(?=[{{\"])")
+_FLAT = re.compile(r'\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}')
 _BRACES = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]')
 _SIGNATURE = re.compile(r"(?:ENTRY\s+)?%?[\w.\-$<>@:/']+(\s*\(.*)\s\{\s*$")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -49,6 +50,8 @@ def _value_end(line: str, start: int) -> int:
     if line[start] == '"':
         match = _STRING.match(line, start)
         return match.end() if match else len(line)
+    if match := _FLAT.match(line, start):       # the usual case, in one step
+        return match.end()
     depth = 0
     for match in _BRACES.finditer(line, start):
         if match[0] == "{":

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
 
 from triage.dumps import storage
 from triage.dumps.models import Dump
 from triage.engine.align import ADDED, CHANGED, MOVED, NOISE, REMOVED, RENAMED
 from triage.engine.analysis import Chunk, StageText
-from triage.engine.diff import EQUAL, REORDERED, ComputationDiff, changed_keys, diff_stages
+from triage.engine.diff import EQUAL, REORDERED, ComputationDiff, StageDiff, changed_keys, diff_stages
 from triage.viewer.instruction import instruction_context
 from triage.viewer.options import Options
 from triage.viewer.rows import EMPTY, Line, Marks, Side, computation_lines, plain_lines
@@ -18,9 +20,13 @@ from triage.viewer.texts import Texts
 __all__ = ["Texts", "stage_context"]
 
 #: Rows of one page; what is beyond is behind a link.
-MAX_ROWS = 1500
+MAX_ROWS = 1000
 #: Names of unchanged computations listed on one page.
 MAX_NAMES = 400
+#: Computations whose texts are fetched at a time.
+BATCH = 100
+#: Diffs a process keeps: the pages of a large one ask for the same again.
+MAX_DIFFS = 4
 QUIET = (EQUAL, RENAMED, REORDERED)
 QUIET_WORDS = {EQUAL: "unchanged", RENAMED: "only names, numbers or metadata differ",
                REORDERED: "the same lines in another order"}
@@ -69,8 +75,7 @@ def stage_context(dump: Dump, report: dict, stage: int, options: Options) -> dic
         return {**context, **instruction_context(record, texts, options)}
     if options.base is None or options.full:
         return {**context, **_whole(record, texts, options)}
-    base = storage.load_stage(dump, report["index"], options.base).record
-    return {**context, "base": report["stages"][options.base], **_Comparison(base, record, texts, options).context()}
+    return {**context, "base": report["stages"][options.base], **_Comparison(texts, options).context()}
 
 
 def _whole(record: StageText, texts: Texts, options: Options) -> dict:
@@ -78,11 +83,8 @@ def _whole(record: StageText, texts: Texts, options: Options) -> dict:
     total = sum(chunk.lines for chunk in record.chunks)
     start = options.start or (options.at - 20 if options.at > MAX_ROWS - 20 else 1)
     start = max(1, min(start, total))
-    window, line = [], 1        # chunks of the page, each with its first line
-    for chunk in record.chunks:
-        if line + chunk.lines > start and line < start + MAX_ROWS:
-            window.append((line, chunk))
-        line += chunk.lines
+    window = [(line, chunk) for line, chunk in zip(_first_lines(record.chunks), record.chunks)
+              if line + chunk.lines > start and line < start + MAX_ROWS]
     texts.load(chunk.key for _, chunk in window)
     lines, names = [], []
     for line, chunk in window:
@@ -99,32 +101,35 @@ def _whole(record: StageText, texts: Texts, options: Options) -> dict:
 
 def _places(chunks: Sequence[Chunk]) -> list[tuple[str, int]]:
     """(name, line) of the computations, for a list to jump to."""
-    places, line = [], 1
-    for chunk in chunks:
-        places.append((chunk.name, line))
-        line += chunk.lines
+    places = [(chunk.name, line) for chunk, line in zip(chunks, _first_lines(chunks))]
     return places[1:MAX_NAMES + 1]
 
 
-def _first_lines(chunks: Sequence[Chunk]) -> dict[int, int]:
-    """Line number of each chunk object, by id: the same text can be in a stage twice."""
-    result, line = {}, 1
-    for chunk in chunks:
-        result[id(chunk)] = line
-        line += chunk.lines
-    return result
+def _first_lines(chunks: Sequence[Chunk]) -> list[int]:
+    """The line each chunk begins at, and the one after the last."""
+    return list(accumulate((chunk.lines for chunk in chunks), initial=1))
+
+
+@lru_cache(maxsize=MAX_DIFFS)
+def _compare(dump: str, generation: str, module: int, base: int, stage: int,
+             exact: bool) -> tuple[StageText, StageText, StageDiff]:
+    """The two stages and their diff. A stored result never changes: `generation` is another one then."""
+    found = Dump(id=dump, generation=generation)
+    texts = Texts(found, module)
+    left, right = (storage.load_stage(found, module, number).record for number in (base, stage))
+    texts.load(changed_keys(left.chunks, right.chunks))
+    return left, right, diff_stages(left.chunks, right.chunks, texts, exact=exact)
 
 
 class _Comparison:
     """The diff of two stages as sections of a page."""
 
-    def __init__(self, base: StageText, record: StageText, texts: Texts, options: Options) -> None:
-        self.texts, self.options, self.record = texts, options, record
-        self.left_marks, self.right_marks = Marks(base.marks), Marks(record.marks)
-        self.left_first, self.right_first = _first_lines(base.chunks), _first_lines(record.chunks)
-        texts.load([*changed_keys(base.chunks, record.chunks),
-                    *(c.key for c in record.chunks if c.name in self.right_marks.computations)])
-        self.diff = diff_stages(base.chunks, record.chunks, texts, exact=options.meta)
+    def __init__(self, texts: Texts, options: Options) -> None:
+        self.texts, self.options = texts, options
+        base, self.record, self.diff = _compare(
+            texts.dump.id, texts.dump.generation, texts.module, options.base, options.stage, options.meta)
+        self.left_marks, self.right_marks = Marks(base.marks), Marks(self.record.marks)
+        self.left_first, self.right_first = _first_lines(base.chunks), _first_lines(self.record.chunks)
 
     def context(self) -> dict:
         parts = self.diff.computations
@@ -150,8 +155,8 @@ class _Comparison:
     def _holding(self, line: int) -> str:
         """The computation a line of the stage is in; "" for none."""
         if line:
-            for chunk in reversed(self.record.chunks):
-                if self.right_first[id(chunk)] <= line:
+            for chunk, first in zip(reversed(self.record.chunks), self.right_first[-2::-1]):
+                if first <= line:
                     return chunk.name
         return ""
 
@@ -170,12 +175,12 @@ class _Comparison:
             return 1
         return 2 if self._marked(part) else {CHANGED: 3, ADDED: 5}.get(part.status, 6)
 
-    def _side(self, chunk: Chunk | None, first: dict[int, int], marks: Marks) -> Side:
-        return Side(chunk.name, self.texts.lines(chunk), first[id(chunk)], marks) if chunk else EMPTY
+    def _side(self, chunk: Chunk | None, first: int, marks: Marks) -> Side:
+        return Side(chunk.name, self.texts.lines(chunk), first, marks) if chunk else EMPTY
 
     def _section(self, part: ComputationDiff, everything: bool) -> Section:
-        left = self._side(part.left, self.left_first, self.left_marks)
-        right = self._side(part.right, self.right_first, self.right_marks)
+        left = self._side(part.left, self.left_first[part.left_at], self.left_marks)
+        right = self._side(part.right, self.right_first[part.right_at], self.right_marks)
         if part.capped:
             lines = []
         else:
@@ -184,6 +189,7 @@ class _Comparison:
 
     def _page(self, order: list[ComputationDiff], start: int) -> tuple[list[Section], int]:
         """Sections from `start` on until the page is full, and the number of the first one left out (0: none)."""
+        self.texts.load(chunk.key for part in order[start:start + BATCH] for chunk in (part.left, part.right) if chunk)
         sections, room = [], MAX_ROWS
         for number in range(min(start, len(order)), len(order)):
             section = self._section(order[number], everything=False)

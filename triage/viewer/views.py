@@ -7,6 +7,7 @@ from functools import wraps
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
 from triage.dumps import storage
@@ -18,7 +19,8 @@ from triage.viewer.stage_page import Texts, stage_context
 
 
 def _page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Read-only; a dump that is not ready answers with its own page."""
+    """Read-only, compressed (pages of code are large); a dump that is not ready answers with its own page."""
+    @gzip_page
     @require_safe
     @wraps(view)
     def wrapper(request: HttpRequest, *args, **kwargs) -> HttpResponse:
