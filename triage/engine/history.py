@@ -5,12 +5,12 @@ and stands in the same place (before the loop, in it, or elsewhere). Instruction
 """
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass
 
 from .copies import ParameterCopy, StageCopies
 from .files import StageFile
-from .flow import Read, Source
+from .flow import Read, Source, WriteKey
 from .ir import Instruction, Shape
 
 LAYOUT_ASSIGNMENT = "layout-assignment"
@@ -56,46 +56,61 @@ def follow(files: list[StageFile], stages: list[StageCopies]) -> list[Lineage]:
     """One lineage per copy of the last stage, in its order."""
     if not stages:
         return []
-    indexes = [_by_place(stage) for stage in stages]
-    seen: dict[tuple, int] = defaultdict(int)
-    result = []
-    for copy in stages[-1].copies:
-        place = (copy.largest, copy.where)
-        rank, seen[place] = seen[place], seen[place] + 1
-        result.append(_lineage(copy, rank, files, stages, indexes))
-    return result
+    indexes = [_Index(stage) for stage in stages]
+    matches = [dict(zip((copy.key for copy in stages[-1].copies), stages[-1].copies))]
+    for later, earlier in zip(indexes[:0:-1], indexes[-2::-1]):
+        partners = _partners(later, earlier)
+        matches.append({key: partners.get(match.key) if match is not None else None
+                        for key, match in matches[-1].items()})
+    return [_lineage(copy, tuple(stage[copy.key] for stage in reversed(matches)), files, stages, indexes)
+            for copy in stages[-1].copies]
 
 
-def _by_place(stage: StageCopies) -> dict[tuple[Source, str], list[ParameterCopy]]:
-    found: dict[tuple[Source, str], list[ParameterCopy]] = defaultdict(list)
-    for copy in stage.copies:
-        found[copy.largest, copy.where].append(copy)
+class _Index:
+    """A stage's copies by the parameter they follow."""
+
+    def __init__(self, stage: StageCopies) -> None:
+        self.copies = stage.copies
+        self.places: dict[tuple[Source, str], list[ParameterCopy]] = defaultdict(list)
+        self.first: dict[Source, ParameterCopy] = {}
+        for copy in stage.copies:
+            self.places[copy.largest, copy.where].append(copy)
+            self.first.setdefault(copy.largest, copy)
+
+
+def _partners(later: _Index, earlier: _Index) -> dict[WriteKey, ParameterCopy]:
+    """For the copies of one stage, by key, the same ones of the stage before.
+
+    Of several copies of one parameter in one place, those of the same kind and size belong together, in order; then
+    the others, in order.
+    """
+    if later.copies is earlier.copies:
+        return {copy.key: copy for copy in later.copies}
+    found: dict[WriteKey, ParameterCopy] = {}
+    for place, copies in later.places.items():
+        peers = earlier.places.get(place, [])
+        options: dict[tuple[str, int], deque[ParameterCopy]] = defaultdict(deque)
+        for peer in peers:
+            options[peer.kind, peer.bytes].append(peer)
+        alike = {copy.key: options[copy.kind, copy.bytes].popleft() for copy in copies
+                 if options[copy.kind, copy.bytes]}
+        taken = {peer.key for peer in alike.values()}
+        rest = zip((copy for copy in copies if copy.key not in alike), (p for p in peers if p.key not in taken))
+        found |= alike | {copy.key: peer for copy, peer in rest}
     return found
 
 
-def _lineage(copy: ParameterCopy, rank: int, files: list[StageFile], stages: list[StageCopies],
-             indexes: list[dict]) -> Lineage:
-    matches: list[ParameterCopy | None] = [copy]
-    for index in reversed(indexes[:-1]):
-        peers = index.get((copy.largest, copy.where), ())
-        matches.insert(0, _closest(copy, peers, rank) if matches[0] is not None else None)
+def _lineage(copy: ParameterCopy, matches: tuple[ParameterCopy | None, ...], files: list[StageFile],
+             stages: list[StageCopies], indexes: list[_Index]) -> Lineage:
     first = next(i for i, match in enumerate(matches) if match is not None)
     there = matches[first] or copy
     run, between = _introduced(files, first)
     earlier, free = _earlier_run(copy, indexes, first), _free_run(copy, stages, first)
     own = min(earlier, free) == 0 and files[0].named_rank == 0
-    return Lineage(copy, tuple(matches), first, run, between, _trigger(copy, files, stages, first, earlier, free, run),
-                   "program" if own else "compiler", _origin_instruction(copy, stages, first, earlier, free),
+    return Lineage(copy, matches, first, run, between, _trigger(copy, files, stages, indexes, first, earlier, free, run),
+                   "program" if own else "compiler", _origin_instruction(copy, stages, indexes, first, earlier, free),
                    LAYOUT_ASSIGNMENT if free < first or _undecided(there, files, first) else None,
                    consumer_reason(there))
-
-
-def _closest(copy: ParameterCopy, peers: list[ParameterCopy], rank: int) -> ParameterCopy | None:
-    """Among copies of the same parameter in the same place: the one of the same kind and size, else by position."""
-    if len(peers) <= 1:
-        return peers[0] if peers and rank == 0 else None
-    alike = [peer for peer in peers if peer.kind == copy.kind and peer.bytes == copy.bytes] or list(peers)
-    return alike[rank] if rank < len(alike) else None
 
 
 def _introduced(files: list[StageFile], first: int) -> tuple[Pass | None, tuple[str, str] | None]:
@@ -113,10 +128,10 @@ def _introduced(files: list[StageFile], first: int) -> tuple[Pass | None, tuple[
     return None, (before.label, file.label)
 
 
-def _earlier_run(copy: ParameterCopy, indexes: list[dict], first: int) -> int:
+def _earlier_run(copy: ParameterCopy, indexes: list[_Index], first: int) -> int:
     """First stage of the unbroken run before `first` in which the parameter is copied anywhere; `first` if none."""
     start = first
-    while start > 0 and any(source == copy.largest for source, _ in indexes[start - 1]):
+    while start > 0 and copy.largest in indexes[start - 1].first:
         start -= 1
     return start
 
@@ -147,8 +162,8 @@ def layouts_assigned_at(files: list[StageFile]) -> int | None:
     return None
 
 
-def _trigger(copy: ParameterCopy, files: list[StageFile], stages: list[StageCopies], first: int, earlier: int,
-             free: int, run: Pass | None) -> Trigger | None:
+def _trigger(copy: ParameterCopy, files: list[StageFile], stages: list[StageCopies], indexes: list[_Index],
+             first: int, earlier: int, free: int, run: Pass | None) -> Trigger | None:
     """The earlier pass without which there would probably be no copy."""
     if run is None or copy.kind == "gather":        # shards are gathered because the program sharded them
         return None
@@ -163,7 +178,7 @@ def _trigger(copy: ParameterCopy, files: list[StageFile], stages: list[StageCopi
         made = _free_transpose(stages[free], copy.largest)
         return Trigger(begin, "likely", f"step {begin.step} put `transpose` `{made.name}` between the parameter and its "
                        f"user, free until {run.name}" if made else "")
-    sample = next(c for c in stages[earlier].copies if c.largest == copy.largest)
+    sample = indexes[earlier].first[copy.largest]
     return Trigger(begin, "likely", f"after step {begin.step} the parameter is first read through "
                    f"`{sample.instruction.opcode}` `{sample.instruction.name}`, which {run.name} then moved")
 
@@ -189,13 +204,13 @@ def _contraction_lost(source: Source, files: list[StageFile], stages: list[Stage
     return None
 
 
-def _origin_instruction(copy: ParameterCopy, stages: list[StageCopies], first: int, earlier: int,
-                        free: int) -> tuple[int, Instruction] | None:
+def _origin_instruction(copy: ParameterCopy, stages: list[StageCopies], indexes: list[_Index], first: int,
+                        earlier: int, free: int) -> tuple[int, Instruction] | None:
     """Whose metadata names the user's line: the program's own copy, else who reads the parameter before the copy."""
     if free < first and (made := _free_transpose(stages[free], copy.largest)) is not None:
         return free, made
     if earlier < first:
-        return earlier, next(c for c in stages[earlier].copies if c.largest == copy.largest).instruction
+        return earlier, indexes[earlier].first[copy.largest].instruction
     for index in range(first - 1, -1, -1):
         for reader in stages[index].readers.get(copy.largest, ()):
             if "op_name" in reader.instruction.attributes.get("metadata", ""):

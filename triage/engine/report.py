@@ -139,6 +139,8 @@ class _Module:
     # -- the report --------------------------------------------------------------------------------------------------
 
     def _report(self, name: str, smallest: int) -> dict:
+        parameters = [self._parameter(parameter) for parameter in self.parameters]
+        self.names = {p["number"]: p["op_name"] or p["name"] for p in parameters}
         copies = [self._copy(f"c{number}", lineage) for number, lineage in enumerate(self.lineages, 1)]
         last = self.copies[-1]
         memory = facts.memory(self.facts, copies)
@@ -150,7 +152,7 @@ class _Module:
             "target": self.facts.target, "partitions": self.facts.partitions, "version": self.facts.version,
             "flags": self.facts.flags,
             "files": {"total": self.files.total, "stages": len(self.stages), "unparsed": self.unparsed},
-            "stages": self._stages(), "parameters": [self._parameter(p) for p in self.parameters], "memory": memory,
+            "stages": self._stages(), "parameters": parameters, "memory": memory,
             "copies": copies, "totals": totals, "patterns": patterns,
             "verdict": sentences.verdict(copies, smallest, memory), "remedies": [], "replays": [],
             "notes": self._notes(last),
@@ -178,12 +180,10 @@ class _Module:
 
     def _copy(self, identity: str, lineage: Lineage) -> dict:
         copy, trigger = lineage.copy, lineage.trigger
-        names = {p.number: (self._parameter(p)["op_name"] or p.name) for p in self.parameters
-                 if p.number in copy.parameters}
         source = self._source(*lineage.origin_instruction) if lineage.origin_instruction else None
         return {
             "id": identity, "kind": copy.kind, "where": copy.where, "parameters": list(copy.parameters),
-            "parameter_names": [names.get(number, f"parameter {number}") for number in copy.parameters],
+            "parameter_names": [self.names.get(number, f"parameter {number}") for number in copy.parameters],
             "instruction": copy.instruction.name, "computation": copy.computation, "bytes": copy.bytes,
             "from_shape": copy.from_shape.text, "to_shape": copy.to_shape.text, "loop": copy.loop,
             "memory_space": copy.to_shape.memory_space,
