@@ -25,7 +25,7 @@ function readRows() {
 
 const total = (row) => row.before + row.in + row.entry;
 const sentence = (row) => `${row.step ? `Step ${row.step}, ` : ""}${row.link.textContent}: ${words(total(row))}`
-  + (row.introduced ? `, ${row.introduced} copies first written here` : "") + (row.changed ? "" : ", unchanged");
+  + (row.introduced ? `, ${row.introduced} ${row.introduced === 1 ? "copy" : "copies"} first written here` : "") + (row.changed ? "" : ", unchanged");
 
 function patterns(svg) {
   const defs = svg.append("defs");

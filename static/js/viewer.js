@@ -52,7 +52,7 @@ for (const input of document.querySelectorAll("input[data-filter]")) {
 
 // A click on a name marks every place on the page that names it. The Custom Highlight API needs no change of the page.
 const supported = "highlights" in CSS;
-const NAME = /[\w.\-$]+/g;
+const NAME = /[\w.\-$<>@:/']+/g;
 
 function nameAt(event) {
   const spot = document.caretPositionFromPoint?.(event.clientX, event.clientY);

@@ -182,8 +182,18 @@ def test_long_lines_are_cut_around_what_changed(client, dump):
     assert lines.hidden_note(new, False)
 
 
+def test_only_what_differs_is_marked():
+    from triage.viewer import lines
+    old = "  %add.1 = f32[2,3]{1,0} add(%a.1, %copy.<b>1), x={1}"
+    new = "  %add.7 = f32[2,3]{0,1} add(%a.4, %z), x={1}"
+    gone, came = lines.changed_words(old, new, {"add.1": "add.7", "a.1": "a.4"})
+    assert [old[a:b] for a, b in gone] == ["{1,0}", "%copy.<b>1"]
+    assert [new[a:b] for a, b in came] == ["{0,1}", "%z"]
+
+
 @pytest.mark.parametrize("query", ["?at=99999999999", "?at=-1", "?from=x", "?from=999", "?base=77", "?base=-1",
-                                   "?show=9999", "?c=%00", "?i=%3Cscript%3E", "?full=1&from=99999", "?full=1&at=99999", "?meta=2"])
+                                   "?show=9999", "?c=%00", "?i=%3Cscript%3E", "?full=1&from=99999",
+                                   "?full=1&at=99999", "?meta=2"])
 def test_a_senseless_address_is_harmless(client, dump, query):
     assert client.get(f"/d/{dump.id}/m/0/s/{COPY_STAGE}/{query}").status_code in (200, 302)
 

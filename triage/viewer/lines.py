@@ -19,8 +19,8 @@ MAX_WORDS = 300
 #: Below this share of common words two lines are different lines, and marking words tells nothing.
 MIN_COMMON = 0.3
 
-#: A shape and a layout are one word each: half a layout says nothing.
-_WORD = re.compile(r"\w+\[[\d,<=? ]*\]|(?<=\])\{[\d,]*(?::[^{}\"]{0,400})?\}|[\w.\-#$]+|\s+|.", re.DOTALL)
+#: A shape, a layout and a name are one word each: half a layout says nothing.
+_WORD = re.compile(r"""\w+\[[\d,<=? ]*\]|(?<=\])\{[\d,]*(?::[^{}"]{0,400})?\}|%[\w.\-#$<>@:/']+|[\w.\-#$]+|\s+|.""", re.DOTALL)
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.){0,300})')
 Ranges = tuple[tuple[int, int], ...]
 
@@ -75,7 +75,7 @@ def _windows(text: str, changed: Ranges) -> list[tuple[int, int]]:
 def changed_words(old: str, new: str, names: Mapping[str, str]) -> tuple[Ranges, Ranges]:
     """Where two versions of a line differ. `names` maps old names to new ones: another name alone does not count."""
     left, right = _WORD.findall(old), _WORD.findall(new)
-    same_left = [names.get(word, word) for word in left]
+    same_left = ["%" + names.get(word[1:], word[1:]) if word[0] == "%" else names.get(word, word) for word in left]
     first = _common(same_left, right)
     last = _common(same_left[first:][::-1], right[first:][::-1])
     middle, other = same_left[first:len(left) - last], right[first:len(right) - last]
