@@ -121,7 +121,7 @@ function markers(svg, x, y, rows, width, bottom) {
   }
 }
 
-function cursor(svg, plot, x, rows, bottom, readout) {
+function cursor(svg, slider, x, rows, bottom, readout) {
   const line = svg.append("g").attr("class", "cursor").attr("visibility", "hidden");
   line.append("line").attr("y1", MARGIN.top - 14).attr("y2", bottom);
   let current = rows.findIndex((row) => row.introduced);
@@ -132,17 +132,16 @@ function cursor(svg, plot, x, rows, bottom, readout) {
     const middle = x(current + 0.5);
     line.attr("visibility", "visible").select("line").attr("x1", middle).attr("x2", middle);
     readout.textContent = sentence(rows[current]);
-    plot.setAttribute("aria-valuenow", String(current));
-    plot.setAttribute("aria-valuetext", sentence(rows[current]));
+    slider.setAttribute("aria-valuenow", String(current));
+    slider.setAttribute("aria-valuetext", sentence(rows[current]));
   }
 
   svg.append("rect").attr("class", "hit").attr("x", MARGIN.left).attr("y", MARGIN.top)
     .attr("width", x(rows.length) - MARGIN.left).attr("height", bottom - MARGIN.top)
     .on("pointermove", (event) => move(Math.floor(x.invert(d3.pointer(event)[0]))))
     .on("click", (event) => { move(Math.floor(x.invert(d3.pointer(event)[0]))); rows[current].link.click(); });
-  plot.onfocus = () => move(current);
-  plot.onkeydown = (event) => {
-    if (event.target !== plot) return;
+  slider.onfocus = () => move(current);
+  slider.onkeydown = (event) => {
     const jump = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity }[event.key];
     if (jump !== undefined) {
       event.preventDefault();
@@ -151,11 +150,11 @@ function cursor(svg, plot, x, rows, bottom, readout) {
       rows[current].link.click();
     }
   };
-  plot.setAttribute("aria-valuetext", sentence(rows[current]));
-  plot.setAttribute("aria-valuenow", String(current));
+  slider.setAttribute("aria-valuetext", sentence(rows[current]));
+  slider.setAttribute("aria-valuenow", String(current));
 }
 
-function draw(plot, readout, rows) {
+function draw(plot, slider, readout, rows) {
   const width = Math.max(300, plot.clientWidth);
   const bottom = HEIGHT - MARGIN.bottom;
   const most = d3.max(rows, total) || 1;
@@ -166,9 +165,9 @@ function draw(plot, readout, rows) {
   shade(svg, x, +figure.dataset.layouts, bottom);
   axes(svg, x, y, rows, width, bottom, most);
   areas(svg, x, y, rows);
-  cursor(svg, plot, x, rows, bottom, readout);
+  cursor(svg, slider, x, rows, bottom, readout);
   markers(svg, x, y, rows, width, bottom);
-  plot.replaceChildren(svg.node());
+  plot.replaceChildren(svg.node(), slider);
 }
 
 function start() {
@@ -176,22 +175,25 @@ function start() {
   if (!rows.length) return;
   const plot = document.createElement("div");
   plot.className = "plot";
-  plot.tabIndex = 0;
-  plot.setAttribute("role", "slider");
-  plot.setAttribute("aria-label", "Stage");
-  plot.setAttribute("aria-valuemin", "0");
-  plot.setAttribute("aria-valuemax", String(rows.length - 1));
+  // The keyboard's way to the stages, over the drawing and apart from the links in it.
+  const slider = document.createElement("div");
+  slider.className = "slider";
+  slider.tabIndex = 0;
+  slider.setAttribute("role", "slider");
+  slider.setAttribute("aria-label", "Stage");
+  slider.setAttribute("aria-valuemin", "0");
+  slider.setAttribute("aria-valuemax", String(rows.length - 1));
   const readout = document.createElement("p");
   readout.className = "readout muted";
   figure.insertBefore(plot, figure.querySelector("details"));
   figure.insertBefore(legend(rows), plot);
   figure.insertBefore(readout, figure.querySelector("details"));
-  draw(plot, readout, rows);
+  draw(plot, slider, readout, rows);
   let width = plot.clientWidth;
   new ResizeObserver(() => {
     if (plot.clientWidth !== width) {
       width = plot.clientWidth;
-      draw(plot, readout, rows);
+      draw(plot, slider, readout, rows);
     }
   }).observe(plot);
 }

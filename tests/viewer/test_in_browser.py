@@ -54,14 +54,14 @@ def quiet_page(page) -> Iterator[object]:
 def test_the_chart_by_keyboard(quiet_page, address):
     page = quiet_page
     page.goto(address)
-    plot = page.locator("#chart .plot")
-    plot.focus()
-    assert "layout-assignment: 4.0 MiB" in plot.get_attribute("aria-valuetext")
+    slider = page.locator("#chart .slider")
+    slider.focus()
+    assert "layout-assignment: 4.0 MiB" in slider.get_attribute("aria-valuetext")
     page.keyboard.press("Home")
     assert "before_optimizations: 0 B" in page.locator(".readout").inner_text()
     page.keyboard.press("End")
     page.keyboard.press("ArrowLeft")
-    assert "Step 4" in plot.get_attribute("aria-valuetext")
+    assert "Step 4" in slider.get_attribute("aria-valuetext")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/m/0/s/4/$"))
 
@@ -97,7 +97,7 @@ def test_everything_is_reached_by_tab(quiet_page, address):
     for _ in range(60):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("(e => e.id || e.getAttribute('class') || e.textContent.trim())(document.activeElement)"))
-    assert {"plot", "filter", "layout-assignment", "report.json"} <= reached
+    assert {"slider", "filter", "layout-assignment", "report.json"} <= reached
 
 
 def test_the_filter_hides_other_passes(quiet_page, address):

@@ -115,7 +115,9 @@ def _layouts_from(stages: list[dict]) -> dict | None:
 
 
 def _chart(report: dict) -> list[dict]:
-    """One row per stage: bytes by where they are written, and how many copies it introduced."""
+    """One row per stage: bytes by where they are written, and how many copies it introduced. Empty without copies."""
+    if len(report["stages"]) < 2 or not any(stage["copied_bytes"] for stage in report["stages"]):
+        return []
     introduced: dict[int, list[str]] = {}
     for copy in report["copies"]:
         if copy["stage"] is not None and copy["introduced_by"]:
