@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 
-from xla_module import XComputation, XInstruction, XModule, XShape
+from .xla_module import XComputation, XInstruction, XModule, XShape
 
 STRENGTH = ("", "slice", "copy", "transpose", "convert", "gather", "concat", "computed")
 PASS = {"bitcast", "opt-barrier", "add-dependency", "domain"}

@@ -21,7 +21,7 @@ MAX_DEPENDENCIES = 2048         # a value of more parameters than this is treate
 MAX_READERS = 6                 # readers remembered per buffer, inside loops and outside each
 MAX_DEPTH = 200                 # of calls around a write that is still counted
 MAX_RECURSION = 40              # of calls that are followed by recursion; deeper call graphs go from the bottom up
-MAX_INLINED = 1_000_000         # reads and writes taken over from callees, in one stage
+MAX_INLINED = 100_000           # reads and writes taken over from callees, in one stage
 
 
 @dataclass(frozen=True, slots=True)
