@@ -49,7 +49,7 @@ def _become(command: list[str]) -> NoReturn:
 
 def _run(service: Service) -> None:
     for number in _STOP_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # ignored: started under nohup
             signal.signal(number, _interrupt)
     try:
         service.start()
