@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from math import prod
 
 from .xla_module import XComputation, XInstruction, XModule, XShape
@@ -292,7 +292,7 @@ def copy_kind(source: XShape, target: XShape) -> str:
     return "copy" if moves_nothing("copy", replace(source, tiles=()), replace(target, tiles=()), ()) else "transpose"
 
 
-@lru_cache(maxsize=None)
+@cache
 def moves_nothing(how: str, source: XShape, target: XShape, permutation: tuple[int, ...]) -> bool:
     """Whether the elements of `source`, transposed, reshaped or merely laid out as `target`, stay where they are."""
     if prod(source.padded()) != prod(target.padded()):
