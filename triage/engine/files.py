@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_BASE = r"^(?:\d{9,}\.)?module_(?P<id>\d{4,})(?:\.(?P<name>.+?))??(?:\.cl_\d+)?"
+_BASE = r"^(?:(?P<time>\d{9,})\.)?module_(?P<id>\d{4,})(?:\.(?P<name>.+?))??(?:\.cl_\d+)?"
 #: After one pass of a pipeline. A pass name may hold a dot (`optimize_input_output_buffer_alias.h`), a pipeline never.
 _PASS = re.compile(_BASE + r"\.(?P<step>\d{4,})\.(?P<pipeline>[^.]+)\.after_(?P<pass>.+?)\.before_(?P<next>.+)\.txt$")
 #: Inside one pass; only copy-insertion writes these.
 _IN_PASS = re.compile(_BASE + r"\.(?P<step>\d{4,})\.(?P<pipeline>[^.]+)\.(?P<sub>after_[^.]+|before_[^.]+)\.txt$")
 _NAMED = re.compile(_BASE + r"\.(?P<label>before_optimizations?|after_spmd_partitioner|before_config_assignment|"
-                    r"(?:sm_[\d.]+[a-z]?_gpu_|gfx\w+_gpu_|cpu_|gpu_|tpu_)?after_optimizations?"
+                    r"(?:sm_[\d.]+[a-z]?_gpu_|gfx[\w:+\-]+_gpu_|cpu_|gpu_|tpu_)?after_optimizations?"
                     r"(?:_before_buffer_assignment|_after_buffer_assignment)?|after_codegen)\.txt$")
 _OTHER = re.compile(_BASE + r"(?P<suffix>\.[\w.]+|[.\w]*-(?:buffer-assignment|buffer-assignment-values|live-range|"
                     r"memory-usage-report)\.txt)$")
@@ -54,6 +55,7 @@ class ModuleFiles:
     stages: list[StageFile] = field(default_factory=list)
     others: dict[str, Path] = field(default_factory=dict)      # base name -> path, everything that is no stage
     left_out: int = 0                               # stages over MAX_STAGES
+    time: str = ""                                  # the timestamp before the names of its stages; "" for none
 
     @property
     def total(self) -> int:
@@ -66,18 +68,21 @@ class ModuleFiles:
 
 def find_modules(root: Path) -> list[ModuleFiles]:
     """The modules below `root`, in order of folder and first module number; [] where no file is named like a dump's."""
-    found: dict[tuple[str, str, str], ModuleFiles] = {}
+    found: dict[tuple[str, ...], ModuleFiles] = {}
+    others: list[tuple[str, str, Path]] = []
     for folder, path in _walk(root):
         match, kind = _match(path.name)
         if match is None:
             continue
-        key = (folder, match["id"], _strip_change(match["name"] or ""))
-        module = found.setdefault(key, ModuleFiles(key[2], folder, [match["id"]]))
         if kind == "other":
-            module.others[path.name] = path
-        else:
-            module.stages.append(_stage(root, path, match, kind))
-    modules = [module for module in _join(list(found.values())) if module.stages]
+            others.append((folder, match["id"], path))
+            continue
+        # Two processes may write the same names into one folder: then timestamps alone tell them apart.
+        key = (folder, match["id"], match["time"] or "", _strip_change(match["name"] or ""))
+        module = found.setdefault(key, ModuleFiles(key[3], folder, [match["id"]], time=key[2]))
+        module.stages.append(_stage(root, path, match, kind))
+    modules = _join(list(found.values()))
+    _share_out(others, modules)
     # The autotuner compiles single fusions as modules of their own: a few passes, never a named dump.
     whole = [module for module in modules if any(stage.step is None for stage in module.stages)]
     return [_finish(module) for module in whole or modules]
@@ -104,13 +109,16 @@ def _walk(root: Path) -> list[tuple[str, Path]]:
 
 
 def _starts_like_hlo(path: Path) -> bool:
-    with open(path, "rb") as file:
-        head = file.read(65536).decode("utf-8", "replace")
+    try:
+        with open(path, "rb") as file:
+            head = file.read(65536).decode("utf-8", "replace")
+    except OSError:
+        return False
     return bool(re.search(r"^(HloModule\s|ENTRY\s)", head, re.M))
 
 
 def _match(name: str) -> tuple[re.Match | None, str]:
-    for kind, pattern in (("pass", _PASS), ("in-pass", _IN_PASS), ("named", _NAMED), ("other", _OTHER)):
+    for kind, pattern in (("pass", _PASS), ("named", _NAMED), ("in-pass", _IN_PASS), ("other", _OTHER)):
         if (match := pattern.match(name)):
             return match, kind
     return None, ""
@@ -135,12 +143,11 @@ def _stage(root: Path, path: Path, match: re.Match, kind: str) -> StageFile:
 
 def _join(parts: list[ModuleFiles]) -> list[ModuleFiles]:
     """Joins module numbers that are one compile: equal name, and the earlier number misses what the later one has."""
-    named = {(m.folder, m.ids[0]): m for m in parts if m.name and m.stages}
+    named = {(m.folder, m.ids[0], m.time): m for m in parts if m.name}
     joined: list[ModuleFiles] = []
-    for module in sorted(parts, key=lambda m: (m.folder, m.ids[0], not m.name)):
-        # Long names are dropped from some file names: those files belong to the module of their number. Files of no
-        # stage may read as another name (`jit_f.config` for `jit_f.config.pbtxt`) and go by number, too.
-        owner = named.get((module.folder, module.ids[0])) if not (module.name and module.stages) else None
+    for module in sorted(parts, key=lambda m: (m.folder, int(m.ids[0]), m.time, not m.name)):
+        # Long names are dropped from some file names: those files belong to the module of their number.
+        owner = named.get((module.folder, module.ids[0], module.time)) if not module.name else None
         if owner is None:
             owner = next((m for m in reversed(joined) if _same_compile(m, module)), None)
         if owner is None or owner is module:
@@ -148,12 +155,29 @@ def _join(parts: list[ModuleFiles]) -> list[ModuleFiles]:
             continue
         owner.ids += [i for i in module.ids if i not in owner.ids]
         owner.stages += module.stages
-        owner.others |= module.others
     return joined
 
 
+def _share_out(others: list[tuple[str, str, Path]], modules: list[ModuleFiles]) -> None:
+    """Gives the files that are no stages to the modules of their number, and of their name where several have it."""
+    numbered: dict[tuple[str, str], list[ModuleFiles]] = defaultdict(list)
+    for module in modules:
+        for number in module.ids:
+            numbered[module.folder, number].append(module)
+    for folder, number, path in others:
+        options = numbered[folder, number]
+        rest = path.name.partition(f"module_{number}.")[2]
+        names = {module.name for module in options}
+        name = max((name for name in names if name and rest.startswith(name + ".")), key=len, default=None)
+        if name is None and len(names) == 1:
+            name = names.pop()
+        for module in options:
+            if module.name == name:
+                module.others[path.name] = path
+
+
 def _same_compile(first: ModuleFiles, second: ModuleFiles) -> bool:
-    if (first.folder, first.name) != (second.folder, second.name) or not second.stages or not first.stages:
+    if (first.folder, first.name) != (second.folder, second.name):
         return False
     return not ({s.named_rank for s in second.stages} & {0}) and not ({s.named_rank for s in first.stages} & {5, 6}) \
         and not ({s.step for s in first.stages} & {s.step for s in second.stages} - {None})
