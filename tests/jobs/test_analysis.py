@@ -1,6 +1,7 @@
 """The analysis job, called as the worker calls it: real archives, real child processes, no broker."""
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import signal
@@ -16,10 +17,12 @@ import pytest
 from django.core.files.base import ContentFile
 from django.core.files.storage import storages
 from django.utils import timezone
+from kombu.exceptions import OperationalError
 
 from triage.dumps import storage
+from triage.dumps.intake import enqueue
 from triage.dumps.models import Dump
-from triage.jobs import analysis
+from triage.jobs import analysis, tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -84,14 +87,44 @@ def test_bad_input_becomes_one_sentence():
     assert not dump.generation
 
 
-def test_a_running_attempt_is_left_alone_and_a_dead_one_taken_over():
-    alive = small_dump(status="running", heartbeat=timezone.now())
+@pytest.fixture
+def sent(monkeypatch) -> list[str]:
+    """Ids of the dumps a message was sent for, instead of a broker."""
+    ids: list[str] = []
+    monkeypatch.setattr(tasks.analyse_dump, "delay", ids.append)
+    return ids
+
+
+LONG_AGO = timezone.now() - timedelta(hours=1)
+
+
+def test_a_running_attempt_is_left_alone_and_a_dead_one_taken_over(sent):
+    alive = small_dump(status="running", heartbeat=timezone.now(), lease="alive")
     analysis.run(alive.id)
-    assert Dump.objects.get(pk=alive.pk).status == "running"
-    dead = small_dump(status="running", heartbeat=timezone.now() - analysis.STALE - timedelta(seconds=1), attempts=1)
-    assert analysis.waiting() == [dead.id]
+    assert Dump.objects.get(pk=alive.pk).lease == "alive"
+    dead = small_dump(status="running", heartbeat=LONG_AGO, attempts=1)
+    assert analysis.requeue_lost() == sent == [dead.id]
     analysis.run(dead.id)
     assert Dump.objects.get(pk=dead.pk).status == "done"
+    assert analysis.requeue_lost(all_queued=True) == []
+
+
+def test_lost_messages_are_sent_again(sent):
+    fresh, lost = small_dump(heartbeat=timezone.now()), small_dump(heartbeat=LONG_AGO)
+    never_sent = small_dump(heartbeat=None)
+    assert analysis.requeue_lost() == sent == [lost.id, never_sent.id]
+    assert analysis.requeue_lost() == []                            # not again every few seconds
+    assert analysis.requeue_lost(all_queued=True) == [fresh.id, lost.id, never_sent.id]     # a worker starts
+
+
+def test_without_a_broker_the_dump_waits_for_the_next_look(monkeypatch):
+    def no_broker(dump_id):
+        raise OperationalError
+    monkeypatch.setattr(tasks.analyse_dump, "delay", no_broker)
+    dump = small_dump(heartbeat=timezone.now())
+    enqueue(dump)
+    monkeypatch.setattr(tasks.analyse_dump, "delay", (sent := []).append)
+    assert analysis.requeue_lost() == sent == [dump.id]
 
 
 def test_a_dump_that_kills_every_attempt_is_given_up():
@@ -123,7 +156,57 @@ def test_a_killed_child_is_a_crash_with_a_sentence(monkeypatch):
     monkeypatch.setattr(analysis.subprocess, "Popen", killed)
     analysis.run(dump.id)
     dump.refresh_from_db()
+    assert (dump.status, dump.error) == ("failed", analysis.KILLED)
+
+
+def test_a_fault_in_the_engine_is_logged_without_the_dump(monkeypatch, caplog):
+    dump = small_dump()
+    real = subprocess.Popen
+    fault = ("import triage.jobs.child as c\n"
+             "def analyse(*a, **k): raise KeyError('secret_weight_name')\n"
+             "c.analyse = analyse\nc.main()")
+    monkeypatch.setattr(analysis.subprocess, "Popen", lambda command, **options: real([sys.executable, "-c", fault], **options))
+    analysis.run(dump.id)
+    dump.refresh_from_db()
     assert (dump.status, dump.error) == ("failed", analysis.CRASHED)
+    assert "KeyError at child.py" in caplog.text
+    assert "secret_weight_name" not in caplog.text
+
+
+def test_the_child_is_told_no_secret(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgres://user:password@host/name")
+    assert not any("password" in value for value in analysis._environment().values())
+
+
+def test_an_analysis_that_takes_too_long_is_ended_with_the_limit(monkeypatch, settings):
+    settings.TRIAGE_TASK_SECONDS = 1
+    monkeypatch.setattr(analysis, "HEARTBEAT_SECONDS", 0.05)
+    clock = iter(range(0, 100_000, 20))
+    monkeypatch.setattr(analysis.time, "monotonic", lambda: float(next(clock)))
+    real = subprocess.Popen
+    monkeypatch.setattr(analysis.subprocess, "Popen",
+                        lambda command, **options: real([sys.executable, "-c", "import time; time.sleep(600)"], **options))
+    dump = small_dump()
+    analysis.run(dump.id)
+    dump.refresh_from_db()
+    assert dump.status == "failed" and "took longer than" in dump.error
+
+
+def test_a_result_left_by_a_killed_attempt_is_cleaned_up():
+    dump = small_dump()
+    storages["default"].save(f"dumps/{dump.id}/dead/m0.pack0", ContentFile(b"half"))
+    analysis.run(dump.id)
+    dump.refresh_from_db()
+    folders, files = storages["default"].listdir(f"dumps/{dump.id}")
+    assert (folders, files) == ([dump.generation], ["archive"])
+
+
+def test_notes_about_the_archive_are_in_the_report():
+    content = gzip.decompress(archive({"d/module_0001.jit_small.before_optimizations.txt": SMALL}))
+    dump = uploaded(content[:1024])
+    analysis.run(dump.id)
+    dump.refresh_from_db()
+    assert any("cut short" in note for note in storage.load_report(dump)["notes"])
 
 
 def test_the_loser_of_a_lease_writes_nothing():

@@ -4,24 +4,26 @@ from __future__ import annotations
 import errno
 import logging
 import unicodedata
-from collections.abc import Iterator
 from typing import Protocol
 
 from django.conf import settings
 from django.core.files import File
 from django.core.files.storage import storages
+from django.core.files.uploadedfile import TemporaryUploadedFile
 from django.db import transaction
+from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from triage.dumps.models import Dump, hash_key
 from triage.dumps.storage import archive_name, delete_files
 from triage.engine.archive import not_an_archive, sniff
 from triage.engine.cost import human_bytes
+from triage.engine.streams import HEAD_BYTES
 
 logger = logging.getLogger(__name__)
 CHUNK_BYTES = 256 * 1024
-HEAD_BYTES = 1024           # enough to tell what kind of archive it is
 EMPTY = "The upload is empty: no bytes arrived. With curl, check the path behind `tar cz`."
+BROKEN_OFF = "The upload broke off before its end. Send it again."
 
 
 class UploadRefused(Exception):
@@ -36,39 +38,22 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class _Incoming(File):
-    """A stream as a Django file: counted, limited, and looked at before the first byte is stored."""
-
-    def __init__(self, stream: Readable, name: str) -> None:
-        super().__init__(stream, name)
-        self.bytes = 0
-
-    def chunks(self, chunk_size: int | None = None) -> Iterator[bytes]:
-        while chunk := self.file.read(CHUNK_BYTES):
-            if not self.bytes:
-                while len(chunk) < HEAD_BYTES and (more := self.file.read(HEAD_BYTES)):
-                    chunk += more
-                if sniff(chunk[:HEAD_BYTES]) is None:
-                    raise UploadRefused(not_an_archive(self.name))
-            self.bytes += len(chunk)
-            if self.bytes > settings.TRIAGE_MAX_UPLOAD_BYTES:
-                limit = human_bytes(settings.TRIAGE_MAX_UPLOAD_BYTES)
-                raise UploadRefused(f"The upload is larger than {limit}, the limit of this service.", 413)
-            yield chunk
-        if not self.bytes:
-            raise UploadRefused(EMPTY)
-
-
-def receive(stream: Readable, name: str, *, owner_token: str = "", is_example: bool = False) -> Dump:
+def receive(stream: Readable, name: str, *, length: int | None = None, owner_token: str = "",
+            is_example: bool = False) -> Dump:
     """Stores an upload and queues its analysis. Raises UploadRefused; then nothing is left behind.
 
-    `owner_token` is what proves later that the dump is the uploader's own; only its hash is kept.
+    `length` is how many bytes there must be, where the sender said so. `owner_token` is what proves later that the dump
+    is the uploader's own; only its hash is kept.
     """
-    dump = Dump(name=clean_name(name), is_example=is_example, owner_key_hash=hash_key(owner_token) if owner_token else "")
-    incoming = _Incoming(stream, dump.name)
+    dump = Dump(name=clean_name(name), is_example=is_example, heartbeat=timezone.now(),
+                owner_key_hash=hash_key(owner_token) if owner_token else "")
+    check_length(length)
     try:
-        storages["default"].save(archive_name(dump), incoming)
-        dump.bytes = incoming.bytes
+        # First to a file beside the storage: whatever breaks off, no storage is left with half an upload.
+        with TemporaryUploadedFile("archive", "application/octet-stream", 0, None) as spool:
+            dump.bytes = _spool(stream, spool, length)
+            _check_kind(spool, dump.name)
+            storages["default"].save(archive_name(dump), spool)
         dump.save(force_insert=True)
     except BaseException as error:
         delete_files(dump)
@@ -79,13 +64,50 @@ def receive(stream: Readable, name: str, *, owner_token: str = "", is_example: b
     return dump
 
 
+def check_length(length: int | None) -> None:
+    """Raises UploadRefused for a body that is too long, before any of it is read."""
+    if length is not None and length > settings.TRIAGE_MAX_UPLOAD_BYTES:
+        limit = human_bytes(settings.TRIAGE_MAX_UPLOAD_BYTES)
+        raise UploadRefused(f"The upload is larger than {limit}, the limit of this service.", 413)
+
+
+def _spool(stream: Readable, spool: File, length: int | None) -> int:
+    """Copies the upload to a file on disk; its size."""
+    size = 0
+    while chunk := _read(stream):
+        size += len(chunk)
+        check_length(size)
+        spool.write(chunk)
+    spool.flush()
+    if not size:
+        raise UploadRefused(EMPTY)
+    if length is not None and size < length:
+        raise UploadRefused(BROKEN_OFF)
+    return size
+
+
+def _read(stream: Readable) -> bytes:
+    try:
+        return stream.read(CHUNK_BYTES)
+    except Exception as error:      # web servers have errors of their own for a connection that ends or a bad chunk
+        raise UploadRefused(BROKEN_OFF) from error
+
+
+def _check_kind(spool: File, name: str) -> None:
+    spool.seek(0)
+    if sniff(spool.read(HEAD_BYTES)) is None:
+        raise UploadRefused(not_an_archive(name))
+    spool.seek(0)
+
+
 def enqueue(dump: Dump) -> None:
-    """Puts the analysis into the queue. Without a broker the dump stays queued: workers look for such rows when they start."""
+    """Puts the analysis into the queue. Where there is no broker the dump stays queued until a worker looks for it."""
     from triage.jobs.tasks import analyse_dump  # the tasks need the models of this app
     try:
         analyse_dump.delay(dump.id)
     except OperationalError:
-        logger.warning("dump %s: no broker, the analysis waits for a worker's next start", dump.id)
+        logger.warning("dump %s: no broker, the analysis waits until a worker looks for lost ones", dump.id)
+        Dump.objects.filter(pk=dump.pk, status=Dump.Status.QUEUED).update(heartbeat=None)
 
 
 def clean_name(name: str) -> str:

@@ -23,6 +23,7 @@ from triage.engine.analysis import Analysis, Chunk, Mark, ModuleTexts, StageText
 FRAME_BYTES = 1024 * 1024       # of text in one frame; a chunk larger than that is a frame of its own
 PART_BYTES = 4 * 1024 * 1024    # compressed; the frame that passes it is the part's last
 LEVEL = 9
+MAX_COLUMN = 2 ** 63 - 1         # of a database
 
 Write = Callable[[str, bytes], object]              # (file name, content)
 Read = Callable[[str, int, int], bytes]             # (file name, offset, length) -> content
@@ -83,12 +84,12 @@ def write_analysis(analysis: Analysis, write: Write) -> None:
 
 
 def _summary(module: dict) -> dict:
-    """The fields of a DumpModule row."""
-    totals = module["totals"]
-    return {"name": module["name"], "platform": (module["platform"] or "")[:100], "target": (module["target"] or "")[:200],
-            "copies": len(module["copies"]), "copied_bytes": totals["copied_bytes"],
-            "hoisted_bytes": totals["hoisted_bytes"], "in_loop_bytes": totals["in_loop_bytes"],
-            "temp_bytes": module["memory"].get("temp_bytes"), "verdict": module["verdict"][:400]}
+    """The fields of a DumpModule row. Sums of a hostile module may be larger than any column."""
+    sums = {name: module["totals"][name] for name in ("copied_bytes", "hoisted_bytes", "in_loop_bytes")}
+    sums |= {"temp_bytes": module["memory"].get("temp_bytes"), "copies": len(module["copies"])}
+    return {"name": module["name"], "platform": (module["platform"] or "")[:100],
+            "target": (module["target"] or "")[:200], "verdict": module["verdict"][:400],
+            **{name: count if count is None else min(count, MAX_COLUMN) for name, count in sums.items()}}
 
 
 def write_module(prefix: str, module: ModuleTexts, write: Write) -> None:

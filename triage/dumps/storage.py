@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -45,9 +45,10 @@ def save_analysis(dump: Dump, analysis: Analysis) -> None:
         save_packed(dump, Path(folder))
 
 
-def save_packed(dump: Dump, folder: Path) -> None:
+def save_packed(dump: Dump, folder: Path, live: Callable[[], None] = lambda: None) -> None:
     """Stores the files that pack.write_analysis wrote to `folder`, and the summary rows, replacing what was there.
 
+    `live` is called after every file: storing many of them takes a while.
     Raises Superseded, and leaves everything as it was, where the row's lease is no longer the one in `dump`.
     """
     before, generation = dump.generation, secrets.token_hex(8)
@@ -56,6 +57,7 @@ def save_packed(dump: Dump, folder: Path) -> None:
         for path in sorted(folder.iterdir()):
             with open(path, "rb") as file:
                 _storage().save(f"dumps/{dump.id}/{generation}/{path.name}", File(file))
+            live()
         _switch(dump, generation, rows)
     except BaseException:
         _delete_folder(f"dumps/{dump.id}/{generation}")

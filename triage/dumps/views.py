@@ -7,51 +7,60 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_GET, require_POST
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt, csrf_protect
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from triage.dumps import storage
-from triage.dumps.intake import Readable, UploadRefused, enqueue, receive
+from triage.dumps.intake import Readable, UploadRefused, check_length, enqueue, receive
 from triage.dumps.models import Dump
 from triage.engine.archive import DROP, KEEP
 from triage.engine.cost import human_bytes
 
 MAX_REMEMBERED = 50     # uploads of one browser that the front page lists
+FORM_BYTES = 64 * 1024  # what a form may add to the file it carries
 
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
-    remembered = request.session.get("dumps", [])
-    mine = Dump.objects.filter(pk__in=remembered).prefetch_related("modules")
     examples = Dump.objects.filter(is_example=True).prefetch_related("modules")[:1]
     return render(request, "dumps/home.html", {
-        "mine": mine, "examples": examples, "limit": human_bytes(settings.TRIAGE_MAX_UPLOAD_BYTES),
+        "mine": _own_dumps(request), "examples": examples, "limit": human_bytes(settings.TRIAGE_MAX_UPLOAD_BYTES),
         "api": request.build_absolute_uri(reverse("api-upload")),
         "rules": {"keep": KEEP, "drop": DROP, "limit": settings.TRIAGE_MAX_UPLOAD_BYTES},
     })
 
 
+@csrf_exempt    # only so that a form's size is checked before its body is read for the token; _upload asks for the token
 @require_POST
 def upload(request: HttpRequest) -> HttpResponse:
     """From the browser: an archive as the body (by script, answered with JSON) or in a form."""
-    by_script = not _is_form(request)
     try:
-        dump = _receive(request, secrets.token_urlsafe(24))
+        _check_length(request)
+        return _upload(request)
     except UploadRefused as refusal:
-        if by_script:
+        if not _is_form(request):
             return JsonResponse({"error": str(refusal)}, status=refusal.status)
         return render(request, "dumps/refused.html", {"reason": str(refusal)}, status=refusal.status)
-    request.session["dumps"] = [dump.id, *request.session.get("dumps", [])][:MAX_REMEMBERED]
-    return JsonResponse({"url": dump.get_absolute_url()}, status=201) if by_script else redirect(dump)
+
+
+@csrf_protect
+def _upload(request: HttpRequest) -> HttpResponse:
+    token = secrets.token_urlsafe(24)
+    dump = _receive(request, token)
+    tokens = {dump.id: token, **request.session.get("uploads", {})}
+    request.session["uploads"] = dict(list(tokens.items())[:MAX_REMEMBERED])
+    return redirect(dump) if _is_form(request) else JsonResponse({"url": dump.get_absolute_url()}, status=201)
 
 
 @csrf_exempt    # for scripts: no cookie is looked at, so a foreign page that posts here gains nothing
-@require_POST
+@require_http_methods(["POST", "PUT"])      # `curl -T -` puts
 def api_upload(request: HttpRequest) -> HttpResponse:
     """An archive as the body or in a form field; answers with the address of the dump and the owner's token."""
     token = secrets.token_urlsafe(24)
     plain = request.GET.get("format") == "text" or request.headers.get("Accept", "") == "text/plain"
     try:
+        _check_length(request)
         dump = _receive(request, token)
     except UploadRefused as refusal:
         if plain:
@@ -86,24 +95,44 @@ def retry(request: HttpRequest, dump_id: str) -> HttpResponse:
     """Analyses a failed dump again."""
     if not Dump.objects.filter(pk=dump_id).exists():
         raise Http404
-    again = {"status": Dump.Status.QUEUED, "error": "", "attempts": 0, "finished": None}
+    again = {"status": Dump.Status.QUEUED, "error": "", "attempts": 0, "finished": None, "heartbeat": timezone.now()}
     if Dump.objects.filter(pk=dump_id, status=Dump.Status.FAILED).update(**again):
         enqueue(Dump.objects.get(pk=dump_id))
     return redirect("dump", dump_id)
+
+
+def _own_dumps(request: HttpRequest) -> list[Dump]:
+    """What this browser has uploaded, newest first."""
+    tokens = request.session.get("uploads", {})
+    dumps = Dump.objects.filter(pk__in=tokens).prefetch_related("modules")
+    return [dump for dump in dumps if dump.is_owned_by(tokens[dump.id])]
 
 
 def _is_form(request: HttpRequest) -> bool:
     return (request.content_type or "").startswith("multipart/")
 
 
+def _length(request: HttpRequest) -> int | None:
+    """How many bytes the sender announces; None for a body sent in chunks."""
+    length = request.META.get("CONTENT_LENGTH") or ""
+    return int(length) if length.isdecimal() else None
+
+
+def _check_length(request: HttpRequest) -> None:
+    """Raises UploadRefused for a body over the limit, before Django has stored a form's file on disk."""
+    length = _length(request)
+    if length is not None:
+        check_length(length - FORM_BYTES if _is_form(request) else length)
+
+
 def _receive(request: HttpRequest, token: str) -> Dump:
     name = request.GET.get("name", "")
     if not _is_form(request):
-        return receive(_body(request), name, owner_token=token)
+        return receive(_body(request), name, length=_length(request), owner_token=token)
     sent = next(iter(request.FILES.values()), None)
     if sent is None:
         raise UploadRefused("No file was sent: choose an archive first.")
-    return receive(sent.file, name or sent.name, owner_token=token)
+    return receive(sent.file, name or sent.name, length=sent.size, owner_token=token)
 
 
 def _body(request: HttpRequest) -> Readable:

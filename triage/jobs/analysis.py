@@ -1,20 +1,21 @@
 """The analysis of one dump, from queue to stored result. `run` may be called twice or be killed anywhere."""
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import secrets
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 from django.conf import settings
 from django.core.files.storage import storages
@@ -22,15 +23,20 @@ from django.db.models import Q
 from django.utils import timezone
 
 from triage.dumps import storage
+from triage.dumps.intake import enqueue
 from triage.dumps.models import Dump
 from triage.tether import tethered
 
 logger = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 5                   # how often an attempt that has nothing to tell says that it lives
 TELL_SECONDS = 0.5                      # progress is written at most this often
-STALE = timedelta(seconds=60)           # without a sign for this long it is dead, and another may take over
+STALE = timedelta(seconds=45)           # without a sign for this long it is dead, and another may take over
+OVERDUE = timedelta(minutes=10)         # a dump queued for this long may have lost its message
 MAX_ATTEMPTS = 3
+COPY_BYTES = 1024 * 1024
+LOG_BYTES = 4000                        # of what a child that died had printed
 CRASHED = "The analysis of this dump crashed; the service's log has the details. This is a fault of HLO Triage."
+KILLED = "The analysis of this dump was killed, most likely because the machine ran out of memory."
 GAVE_UP = f"The analysis was interrupted {MAX_ATTEMPTS} times, perhaps because the machine ran out of memory."
 
 
@@ -56,7 +62,7 @@ def run(dump_id: str) -> None:
 def claim(dump_id: str) -> Dump | None:
     """Takes the lease of a dump that waits or whose attempt died; None where there is nothing to do."""
     now, lease = timezone.now(), secrets.token_hex(8)
-    free = Dump.objects.filter(pk=dump_id).filter(_waiting(now))
+    free = Dump.objects.filter(Q(status=Dump.Status.QUEUED) | _dead(now), pk=dump_id)
     if not free.update(status=Dump.Status.RUNNING, lease=lease, heartbeat=now, started=now, phase="", done=0, total=0):
         return None
     dump = Dump.objects.get(pk=dump_id)
@@ -68,13 +74,25 @@ def claim(dump_id: str) -> Dump | None:
     return dump
 
 
-def waiting() -> list[str]:
-    """Ids of the dumps that wait for an analysis, oldest first."""
-    return list(Dump.objects.filter(_waiting(timezone.now())).order_by("created").values_list("pk", flat=True))
+def requeue_lost(all_queued: bool = False) -> list[str]:
+    """Queues again the dumps whose attempt died and those that wait for too long, or all that wait; their ids.
+
+    A message too many does no harm: who comes second finds nothing to claim.
+    """
+    now, ids = timezone.now(), []
+    queued = Q(status=Dump.Status.QUEUED)
+    if not all_queued:
+        queued &= Q(heartbeat=None) | Q(heartbeat__lt=now - OVERDUE)
+    lost = Dump.objects.filter(queued | _dead(now)).order_by("created")
+    for dump in lost:
+        if lost.filter(pk=dump.pk).update(status=Dump.Status.QUEUED, lease="", heartbeat=now):
+            ids.append(dump.id)
+            enqueue(dump)
+    return ids
 
 
-def _waiting(now) -> Q:
-    return Q(status=Dump.Status.QUEUED) | Q(status=Dump.Status.RUNNING, heartbeat__lt=now - STALE)
+def _dead(now: datetime) -> Q:
+    return Q(status=Dump.Status.RUNNING) & (Q(heartbeat=None) | Q(heartbeat__lt=now - STALE))
 
 
 def _finish(dump: Dump, error: str) -> None:
@@ -96,39 +114,50 @@ class _Attempt:
         """The sentence for the user where the dump cannot be analysed; "" where the result is stored."""
         result, archive = self.scratch / "result", self.scratch / "archive"
         result.mkdir()
-        with storages["default"].open(storage.archive_name(self.dump), "rb") as source, archive.open("wb") as target:
-            shutil.copyfileobj(source, target, 1024 * 1024)
+        self._fetch(archive)
         job = {"archive": str(archive), "result": str(result), "scratch": str(self.scratch), "name": self.dump.name,
                "files": settings.TRIAGE_MAX_FILES, "bytes": settings.TRIAGE_MAX_UNPACKED_BYTES,
                "memory_bytes": settings.TRIAGE_ANALYSIS_MEMORY_BYTES}
         error = self._watch(job)
         if not error:
-            storage.save_packed(self.dump, result)
+            storage.save_packed(self.dump, result, self._live)
         return error
+
+    def _fetch(self, archive: Path) -> None:
+        with storages["default"].open(storage.archive_name(self.dump), "rb") as source, archive.open("wb") as target:
+            for chunk in source.chunks(COPY_BYTES):
+                target.write(chunk)
+                self._live()
 
     def _watch(self, job: dict) -> str:
         with (self.scratch / "stderr").open("w+b") as errors:
             child = subprocess.Popen(tethered([sys.executable, "-m", "triage.jobs.child"], signal.SIGKILL),
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                                     cwd=settings.BASE_DIR)
+                                     cwd=settings.BASE_DIR, env=_environment())
             try:
-                child.stdin.write(json.dumps(job).encode())
-                child.stdin.close()
+                with contextlib.suppress(BrokenPipeError):      # it ended already; _follow finds out
+                    child.stdin.write(json.dumps(job).encode())
+                    child.stdin.close()
                 self._follow(child)
             finally:
                 child.kill()
                 child.wait()
                 child.stdout.close()
             if self.error is None:
-                errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4000))
-                logger.error("dump %s: the analysis ended with %s: %s", self.dump.id, child.returncode,
-                             errors.read().decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300])
-                return CRASHED
+                self.error = self._died(child.returncode, errors)
         return self.error
+
+    def _died(self, code: int, errors: BinaryIO) -> str:
+        """The sentence for a child that ended without a verdict. What it printed names code, never the dump's text."""
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - LOG_BYTES))
+        said = errors.read().decode("utf-8", "replace").strip()
+        logger.error("dump %s: the analysis ended with exit code %d: %s", self.dump.id, code, said)
+        return KILLED if code == -signal.SIGKILL else CRASHED
 
     def _follow(self, child: subprocess.Popen) -> None:
         """Reads messages until the child ends; tells the database that the attempt lives. Raises Superseded."""
-        deadline = time.monotonic() + settings.TRIAGE_TASK_SECONDS - 60
+        seconds = max(30, settings.TRIAGE_TASK_SECONDS - 60)    # Celery ends the task itself after TRIAGE_TASK_SECONDS
+        deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(child.stdout, selectors.EVENT_READ)
             rest = b""
@@ -141,10 +170,9 @@ class _Attempt:
                     *lines, rest = (rest + data).split(b"\n")
                     for line in lines:
                         self._hear(json.loads(line))
-                if time.monotonic() - self.beat >= TELL_SECONDS:
-                    self._tell()
+                self._live()
                 if time.monotonic() > deadline:
-                    self.error = f"The analysis took longer than {settings.TRIAGE_TASK_SECONDS // 60} minutes, the limit."
+                    self.error = f"The analysis took longer than {seconds // 60} minutes, the limit of this service."
                     return
 
     def _hear(self, message: dict) -> None:
@@ -155,9 +183,19 @@ class _Attempt:
         if "error" in message or "finished" in message:
             self.error = message.get("error", "")
 
+    def _live(self) -> None:
+        if time.monotonic() - self.beat >= TELL_SECONDS:
+            self._tell()
+
     def _tell(self) -> None:
         """Writes progress and heartbeat. Raises Superseded where another attempt has the lease."""
         self.beat = time.monotonic()
         rows = Dump.objects.filter(pk=self.dump.pk, lease=self.dump.lease, status=Dump.Status.RUNNING)
         if not rows.update(heartbeat=timezone.now(), **self.last):
             raise storage.Superseded
+
+
+def _environment() -> dict[str, str]:
+    """What the child gets to know of the environment: no address, no password."""
+    names = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME")
+    return {name: os.environ[name] for name in names if name in os.environ}
