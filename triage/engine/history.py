@@ -16,6 +16,7 @@ from .ir import Instruction, Shape
 LAYOUT_ASSIGNMENT = "layout-assignment"
 PIPELINE_START = "pipeline-start"
 CONTRACTIONS = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
+WRAPPERS = frozenset({"fusion", "call", "custom-call", "async-start"})      # a dot may go on inside them
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ def follow(files: list[StageFile], stages: list[StageCopies]) -> list[Lineage]:
         partners = _partners(later, earlier)
         matches.append({key: partners.get(match.key) if match is not None else None
                         for key, match in matches[-1].items()})
-    return [_lineage(copy, tuple(stage[copy.key] for stage in reversed(matches)), files, stages, indexes)
-            for copy in stages[-1].copies]
+    history = _History(files, stages, indexes, [_introduced(files, index) for index in range(len(files))])
+    return [_lineage(copy, tuple(stage[copy.key] for stage in reversed(matches)), history) for copy in stages[-1].copies]
 
 
 class _Index:
@@ -76,6 +77,18 @@ class _Index:
         for copy in stage.copies:
             self.places[copy.largest, copy.where].append(copy)
             self.first.setdefault(copy.largest, copy)
+
+
+@dataclass(frozen=True)
+class _History:
+    """The stages of one module. `passes[i]` tells which pass made stage i of the one before, as `_introduced` has it."""
+    files: list[StageFile]
+    stages: list[StageCopies]
+    indexes: list[_Index]
+    passes: list[tuple[Pass | None, tuple[str, str] | None]]
+
+    def readers(self, index: int, source: Source) -> tuple[Read, ...]:
+        return self.stages[index].readers.get(source, ())
 
 
 def _partners(later: _Index, earlier: _Index) -> dict[WriteKey, ParameterCopy]:
@@ -100,16 +113,15 @@ def _partners(later: _Index, earlier: _Index) -> dict[WriteKey, ParameterCopy]:
     return found
 
 
-def _lineage(copy: ParameterCopy, matches: tuple[ParameterCopy | None, ...], files: list[StageFile],
-             stages: list[StageCopies], indexes: list[_Index]) -> Lineage:
+def _lineage(copy: ParameterCopy, matches: tuple[ParameterCopy | None, ...], history: _History) -> Lineage:
     first = next(i for i, match in enumerate(matches) if match is not None)
     there = matches[first] or copy
-    run, between = _introduced(files, first)
-    earlier, free = _earlier_run(copy, indexes, first), _free_run(copy, stages, first)
-    own = min(earlier, free) == 0 and files[0].named_rank == 0
-    return Lineage(copy, matches, first, run, between, _trigger(copy, files, stages, indexes, first, earlier, free, run),
-                   "program" if own else "compiler", _origin_instruction(copy, stages, indexes, first, earlier, free),
-                   LAYOUT_ASSIGNMENT if free < first or _undecided(there, files, first) else None,
+    run, between = history.passes[first]
+    earlier, free = _earlier_run(copy, history.indexes, first), _free_run(copy, history.stages, first)
+    own = min(earlier, free) == 0 and history.files[0].named_rank == 0
+    return Lineage(copy, matches, first, run, between, _trigger(copy, history, first, earlier, free),
+                   "program" if own else "compiler", _origin_instruction(copy, history, first, earlier, free),
+                   LAYOUT_ASSIGNMENT if free < first or _undecided(there, history.files, first) else None,
                    consumer_reason(there))
 
 
@@ -118,7 +130,7 @@ def _introduced(files: list[StageFile], first: int) -> tuple[Pass | None, tuple[
     if first == 0:
         return None, None
     file, before = files[first], files[first - 1]
-    if file.pass_ and file.pass_ != PIPELINE_START:
+    if file.pass_ and file.pass_ != PIPELINE_START and pass_is_known(files, first):
         return Pass(first, file.step, file.pipeline or "", file.pass_), None
     if file.pass_ == PIPELINE_START and before.next and before.next != "pipeline-end" and before.pipeline:
         # A pass that runs a pipeline of its own (spmd-partitioning): the inner start shows its unfinished work.
@@ -126,6 +138,16 @@ def _introduced(files: list[StageFile], first: int) -> tuple[Pass | None, tuple[
             if later.pass_ == before.next and later.pipeline == before.pipeline:
                 return Pass(first, later.step, before.pipeline, before.next), None
     return None, (before.label, file.label)
+
+
+def pass_is_known(files: list[StageFile], index: int) -> bool:
+    """Whether a per-pass stage shows the work of its pass alone: the stage before is what the pass was given.
+
+    Dumps made with a narrow --xla_dump_hlo_pass_re hold only some passes, and no start of most pipelines.
+    """
+    file = files[index]
+    return (file.step is None or file.next is None or file.pass_ == PIPELINE_START or files[index - 1].next == file.pass_
+            or any(f.pipeline == file.pipeline and f.pass_ == PIPELINE_START for f in files[:index]))
 
 
 def _earlier_run(copy: ParameterCopy, indexes: list[_Index], first: int) -> int:
@@ -162,41 +184,39 @@ def layouts_assigned_at(files: list[StageFile]) -> int | None:
     return None
 
 
-def _trigger(copy: ParameterCopy, files: list[StageFile], stages: list[StageCopies], indexes: list[_Index],
-             first: int, earlier: int, free: int, run: Pass | None) -> Trigger | None:
+def _trigger(copy: ParameterCopy, history: _History, first: int, earlier: int, free: int) -> Trigger | None:
     """The earlier pass without which there would probably be no copy."""
+    run, _ = history.passes[first]
     if run is None or copy.kind == "gather":        # shards are gathered because the program sharded them
         return None
-    found = _contraction_lost(copy.largest, files, stages, first)
+    found = _contraction_lost(copy.largest, history, first)
     if found is not None:
         return found
     start = min(earlier, free)
-    begin, _ = _introduced(files, start) if start < first else (None, None)
+    begin, _ = history.passes[start] if start < first else (None, None)
     if begin is None or begin.name == run.name:
         return None
     if free <= earlier:
-        made = _free_transpose(stages[free], copy.largest)
+        made = _free_transpose(history.stages[free], copy.largest)
         return Trigger(begin, "likely", f"step {begin.step} put `transpose` `{made.name}` between the parameter and its "
                        f"user, free until {run.name}" if made else "")
-    sample = indexes[earlier].first[copy.largest]
+    sample = history.indexes[earlier].first[copy.largest]
     return Trigger(begin, "likely", f"after step {begin.step} the parameter is first read through "
                    f"`{sample.instruction.opcode}` `{sample.instruction.name}`, which {run.name} then moved")
 
 
-def _contraction_lost(source: Source, files: list[StageFile], stages: list[StageCopies], first: int) -> Trigger | None:
-    """The last pass before `first` after which no dot reads the parameter any more."""
+def _contraction_lost(source: Source, history: _History, first: int) -> Trigger | None:
+    """The last pass before `first` that took apart the dot that read the parameter."""
     def contraction(index: int) -> Read | None:
-        readers = stages[index].readers.get(source, ())
-        return next((r for r in readers if r.instruction.opcode in CONTRACTIONS), None)
+        return next((r for r in history.readers(index, source) if r.instruction.opcode in CONTRACTIONS), None)
 
     for index in range(first - 1, 0, -1):
-        readers = stages[index].readers.get(source, ())
-        dot = contraction(index - 1)
+        readers, dot = history.readers(index, source), contraction(index - 1)
         if readers and dot is not None and contraction(index) is None:
-            run, _ = _introduced(files, index)
-            if run is None:
-                return None
+            run, _ = history.passes[index]
             now = readers[0].instruction
+            if run is None or now.opcode in WRAPPERS:
+                return None
             return Trigger(run, "likely", f"step {run.step} replaced `{dot.instruction.opcode}` "
                            f"`{dot.instruction.name}`, which read the parameter, by `{now.opcode}` `{now.name}`")
         if dot is None and contraction(index) is not None:
@@ -204,18 +224,22 @@ def _contraction_lost(source: Source, files: list[StageFile], stages: list[Stage
     return None
 
 
-def _origin_instruction(copy: ParameterCopy, stages: list[StageCopies], indexes: list[_Index], first: int,
-                        earlier: int, free: int) -> tuple[int, Instruction] | None:
+def _origin_instruction(copy: ParameterCopy, history: _History, first: int, earlier: int,
+                        free: int) -> tuple[int, Instruction] | None:
     """Whose metadata names the user's line: the program's own copy, else who reads the parameter before the copy."""
-    if free < first and (made := _free_transpose(stages[free], copy.largest)) is not None:
-        return free, made
+    candidates: list[tuple[int, Instruction]] = []
+    if free < first and (made := _free_transpose(history.stages[free], copy.largest)) is not None:
+        candidates.append((free, made))
     if earlier < first:
-        return earlier, indexes[earlier].first[copy.largest].instruction
-    for index in range(first - 1, -1, -1):
-        for reader in stages[index].readers.get(copy.largest, ()):
-            if "op_name" in reader.instruction.attributes.get("metadata", ""):
-                return index, reader.instruction
-    return len(stages) - 1, copy.instruction
+        candidates.append((earlier, history.indexes[earlier].first[copy.largest].instruction))
+    for index in range(min(first, earlier) - 1, -1, -1):
+        candidates += [(index, reader.instruction) for reader in history.readers(index, copy.largest)]
+    candidates.append((len(history.stages) - 1, copy.instruction))
+    for mark in ("stack_frame_id=", "source_file=", "op_name="):
+        for index, instruction in candidates:
+            if mark in instruction.attributes.get("metadata", ""):
+                return index, instruction
+    return candidates[0]
 
 
 def consumer_reason(copy: ParameterCopy) -> str:

@@ -21,7 +21,7 @@ from .copies import (
 )
 from .files import ModuleFiles, find_loose_texts, find_modules
 from .flow import Flow
-from .history import PIPELINE_START, Lineage, follow, layouts_assigned_at
+from .history import PIPELINE_START, Lineage, follow, layouts_assigned_at, pass_is_known
 from .source import SourceTables
 from .stages import Stage, StageReader
 
@@ -30,6 +30,9 @@ EMPTY = ("There is no HLO text in this dump. If the directory is nearly empty, t
          "compilation cache: set JAX_ENABLE_COMPILATION_CACHE=false (or clear jax_compilation_cache_dir) and dump again.")
 NO_PASSES = ("No per-pass files: the pass that introduced a copy cannot be named. "
              "Dump again with --xla_dump_hlo_pass_re=.* to see it.")
+
+SOME_PASSES = ("Only some passes were dumped: a copy that appears between two of them cannot be laid to one pass. "
+               "Dump again with --xla_dump_hlo_pass_re=.* to see all.")
 
 
 def analyse(path: str | Path, *, min_bytes: int | None = None, progress: Progress | None = None) -> Analysis:
@@ -205,6 +208,9 @@ class _Module:
         if not any(stage.file.step is not None for stage in self.stages):
             notes.append(NO_PASSES if len(self.stages) > 1 else
                          f"Only one text of this module ({self.stages[0].file.label}): nothing can be said about passes.")
+        files = [stage.file for stage in self.stages]
+        if not all(pass_is_known(files, index) for index in range(1, len(files))):
+            notes.append(SOME_PASSES)
         if self.stages[-1].file.named_rank == 0:
             notes.append("The text after optimisation is missing: what the compiler adds to this module is not visible.")
         return notes + sentences.side_notes(last) + self.facts.notes + (
