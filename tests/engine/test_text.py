@@ -83,12 +83,14 @@ def test_a_literal_at_the_margin_does_not_end_the_computation():
 def test_attributes_over_several_lines_belong_to_their_instruction():
     found, unparsed = only('  p = f32[2]{0} parameter(0)\n  r = f32[2]{0} custom-call(p),\n     custom_call_target="foo"')
     assert found["r"].attributes["custom_call_target"] == '"foo"' and unparsed == ()
+    found, unparsed = only('  r =\n  f32[2]{0} custom-call(), backend_config={\n  "a": [1,\n 2]\n  }, custom_call_target="foo"')
+    assert found["r"].attributes["custom_call_target"] == '"foo"' and unparsed == ()
 
 
 def test_what_is_no_hlo_is_kept_as_unparsed():
-    found, unparsed = only("  p = f32[2]{0} parameter(0)\n  q = f32[2]{0} add(p, p\n  r = f32[2]{0} add(p, p)\n  s = ???")
-    assert list(found) == ["p", "r"]
-    assert unparsed == ("  q = f32[2]{0} add(p, p", "  s = ???")
+    found, unparsed = only("  p = f32[2]{0} parameter(0)\n  ?\n  q = f32[2]{0} add(p, p\n  r = f32[2]{0} add(p, p)\n  s = ?")
+    assert list(found) == ["p", "r"] and found["p"].tail == ""
+    assert unparsed == ("  ?", "  q = f32[2]{0} add(p, p", "  s = ?")
 
 
 @pytest.mark.parametrize("line, operands", [

@@ -6,7 +6,8 @@ and stands in the same place (before the loop, in it, or elsewhere). Instruction
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Union
 
 from .copies import ParameterCopy, StageCopies
 from .files import StageFile
@@ -31,6 +32,10 @@ class Pass:
         return {"step": self.step, "pipeline": self.pipeline, "pass": self.name}
 
 
+#: The pass, or the labels of the stages around it where the dump does not show it.
+Origin = tuple[Union[Pass, None], Union[tuple[str, str], None]]
+
+
 @dataclass(frozen=True)
 class Trigger:
     run: Pass
@@ -53,8 +58,26 @@ class Lineage:
     reason: str                         # what the consumer wanted, in words; "" where the text does not tell
 
 
-def follow(files: list[StageFile], stages: list[StageCopies]) -> list[Lineage]:
-    """One lineage per copy of the last stage, in its order."""
+def follow(files: list[StageFile], stages: list[StageCopies], cut: list[bool] | None = None) -> list[Lineage]:
+    """One lineage per copy of the last stage, in its order. A stage whose text is cut short says nothing: it is skipped."""
+    places = [index for index in range(len(files)) if not cut or not cut[index] or index == len(files) - 1]
+    found = _follow([files[i] for i in places], [stages[i] for i in places], [
+        _introduced(files, now) if before == now - 1 else (None, (files[before].label, files[now].label))
+        for before, now in zip([places[0] - 1, *places], places)] if places else [])
+    return [_placed(lineage, places, len(files)) for lineage in found]
+
+
+def _placed(lineage: Lineage, places: list[int], count: int) -> Lineage:
+    """The lineage with positions among all stages."""
+    matches: list[ParameterCopy | None] = [None] * count
+    for place, match in zip(places, lineage.matches):
+        matches[place] = match
+    origin = lineage.origin_instruction
+    return replace(lineage, matches=tuple(matches), first=places[lineage.first],
+                   origin_instruction=(places[origin[0]], origin[1]) if origin else None)
+
+
+def _follow(files: list[StageFile], stages: list[StageCopies], passes: list[Origin]) -> list[Lineage]:
     if not stages:
         return []
     indexes = [_Index(stage) for stage in stages]
@@ -63,7 +86,7 @@ def follow(files: list[StageFile], stages: list[StageCopies]) -> list[Lineage]:
         partners = _partners(later, earlier)
         matches.append({key: partners.get(match.key) if match is not None else None
                         for key, match in matches[-1].items()})
-    history = _History(files, stages, indexes, [_introduced(files, index) for index in range(len(files))])
+    history = _History(files, stages, indexes, passes)
     return [_lineage(copy, tuple(stage[copy.key] for stage in reversed(matches)), history) for copy in stages[-1].copies]
 
 
@@ -85,7 +108,7 @@ class _History:
     files: list[StageFile]
     stages: list[StageCopies]
     indexes: list[_Index]
-    passes: list[tuple[Pass | None, tuple[str, str] | None]]
+    passes: list[Origin]
 
     def readers(self, index: int, source: Source) -> tuple[Read, ...]:
         return self.stages[index].readers.get(source, ())
@@ -125,8 +148,8 @@ def _lineage(copy: ParameterCopy, matches: tuple[ParameterCopy | None, ...], his
                    consumer_reason(there))
 
 
-def _introduced(files: list[StageFile], first: int) -> tuple[Pass | None, tuple[str, str] | None]:
-    """The pass after which the copy is there; (None, None) where the first text has it already."""
+def _introduced(files: list[StageFile], first: int) -> Origin:
+    """The pass that made this stage of the one before; (None, None) for the first."""
     if first == 0:
         return None, None
     file, before = files[first], files[first - 1]

@@ -98,7 +98,7 @@ class _Module:
             known = self._same_text_before(number)
             self.copies.append(self.copies[known] if known is not None
                                else parameter_copies(self.reader.module(stage), flow))
-        self.lineages = follow([stage.file for stage in self.stages], self.copies)
+        self.lineages = follow([stage.file for stage in self.stages], self.copies, [stage.cut for stage in self.stages])
         self.tables: dict[int, SourceTables] = {}
         self.facts = facts.gather(self.files, self.reader.header(self.stages[-1]), self._sample())
         return self._report(name, smallest), self._texts(name)

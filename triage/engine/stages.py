@@ -21,6 +21,7 @@ class Stage:
     chunks: tuple[Chunk, ...]
     instructions: int
     broken: str = ""            # one sentence where the text is damaged; what could be read is used
+    cut: bool = False           # whole instructions are missing: what is not in the text may have been there
 
 
 @dataclass
@@ -28,7 +29,7 @@ class StageReader:
     """Reads the stages of one module, keeping every distinct text and its parsed form."""
     parser: Parser = field(default_factory=Parser)
     texts: dict[str, str] = field(default_factory=dict)
-    _files: dict[bytes, tuple[tuple[Chunk, ...], int, str]] = field(default_factory=dict)
+    _files: dict[bytes, tuple[tuple[Chunk, ...], int, str, bool]] = field(default_factory=dict)
     _chunks: dict[str, Chunk] = field(default_factory=dict)
     _parsed: dict[str, Computation | None] = field(default_factory=dict)
 
@@ -43,11 +44,12 @@ class StageReader:
             self._files[digest] = self._split(text)
         return Stage(file, *self._files[digest])
 
-    def _split(self, text: str) -> tuple[tuple[Chunk, ...], int, str]:
+    def _split(self, text: str) -> tuple[tuple[Chunk, ...], int, str, bool]:
         chunks = tuple(self._chunk(piece, position) for position, piece in enumerate(split_chunks(text)))
         named = chunks[1:]
         parsed = [self.computation(chunk) for chunk in named]
-        return chunks, sum(len(c.instructions) for c in parsed if c is not None), self._damage(text, parsed)
+        cut = not all(c is not None and c.closed for c in parsed) or not any(c is not None and c.is_entry for c in parsed)
+        return chunks, sum(len(c.instructions) for c in parsed if c is not None), self._damage(text, parsed), cut
 
     def _chunk(self, text: str, position: int) -> Chunk:
         chunk = self._chunks.get(text)
@@ -68,6 +70,8 @@ class StageReader:
             return "holds no HLO computation"
         if parsed[-1] is not None and not parsed[-1].closed:
             return "ends in the middle of a computation"
+        if not any(c is not None and c.is_entry for c in parsed):
+            return "names no entry computation; the last one is taken for it"
         lost = sum(c is None or not c.closed or bool(c.unparsed) for c in parsed)
         return f"{lost} of its {len(parsed)} computations hold lines that are no HLO, or are cut" if lost else ""
 

@@ -18,6 +18,7 @@ _AT_MARGIN = re.compile(r"\n(?=[^\s}])")
 #: What may stand between computations: comments, and the tables of stack frames where they are printed at the end.
 _BETWEEN = re.compile(r"\s*(?://|/\*|#|(?:FileNames|FunctionNames|FileLocations|StackFrames)\s*$|\d+ [\"{])")
 _INSTRUCTION = re.compile(r"\s*(?P<root>ROOT\s+)?%?(?P<name>[^\s=%(){},]+)\s+=\s+")
+_BEGINS = re.compile(r"\s*(?:ROOT\s+)?%?[^\s=%(){},]+\s+=(?:\s|$)")
 _ARRAY_SHAPE = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[^{}]*)\})?")
 _SHAPE_TOKEN = re.compile(r"\s*(b?\(|[),]|[a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?|[^\s(),]+)")
 _OPCODE = re.compile(r"\s*([\w\-]+)\(")
@@ -94,17 +95,16 @@ class Parser:
         """Lines that are no instruction alone: the rest of the one before, or one written over several lines."""
         groups: list[list[str]] = [[]]
         for line in loose:
-            if _INSTRUCTION.match(line):
+            if _BEGINS.match(line):
                 groups.append([line])
             else:
                 groups[-1].append(line)
         rest = [line for line in groups[0] if not _BETWEEN.match(line)]
-        if rest:
-            longer = self.instruction("\n".join([instructions[-1].line, *rest])) if instructions else None
-            if longer is None:
-                unparsed += rest
-            else:
-                instructions[-1] = longer
+        continued = _continuation(instructions[-1].tail, rest) if rest and instructions else []
+        longer = self.instruction("\n".join([instructions[-1].line, *continued])) if continued else None
+        if longer is not None:
+            instructions[-1] = longer
+        unparsed += rest[len(continued):] if longer is not None else rest
         for group in groups[1:]:
             instruction = self.instruction("\n".join(group))
             if instruction is None:
@@ -234,6 +234,18 @@ def _without_comments(text: str) -> str:
         parts.append(text[position:start])
         position = end + 2
     return "".join(parts) + text[position:]
+
+
+def _continuation(tail: str, lines: list[str]) -> list[str]:
+    """The lines that go on with the attributes `tail`: after a comma or inside brackets."""
+    depth = sum(map(tail.count, OPEN)) - sum(map(tail.count, CLOSE))
+    comma = tail.rstrip().endswith(",")
+    for position, line in enumerate(lines):
+        if not (comma or depth > 0 or line.lstrip().startswith(",")):
+            return lines[:position]
+        depth += sum(map(line.count, OPEN)) - sum(map(line.count, CLOSE))
+        comma = line.rstrip().endswith(",")
+    return lines
 
 
 def _operands(arguments: str) -> tuple[str, ...]:
