@@ -19,22 +19,43 @@ document.getElementById("folder").addEventListener("change", (event) => {
   event.target.value = "";
 });
 document.getElementById("archive").addEventListener("change", (event) => {
-  for (const file of event.target.files) startArchive(file);
+  startFiles([...event.target.files]);
   event.target.value = "";
 });
 
+// The whole page takes a drop: beside the box the browser would leave the page and open the file.
 for (const name of ["dragenter", "dragover"]) {
-  drop.addEventListener(name, (event) => { event.preventDefault(); drop.classList.add("over"); });
+  document.addEventListener(name, (event) => { event.preventDefault(); drop.classList.add("over"); });
 }
-for (const name of ["dragleave", "drop"]) drop.addEventListener(name, () => drop.classList.remove("over"));
-drop.addEventListener("drop", async (event) => {
+document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) drop.classList.remove("over"); });
+document.addEventListener("drop", (event) => {
   event.preventDefault();
-  const items = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry()).filter(Boolean);
-  for (const item of items) {
-    if (item.isDirectory) startFolder(await filesBelow(item));
-    else item.file(startArchive);
+  drop.classList.remove("over");
+  const files = [];
+  for (const item of event.dataTransfer.items) {      // gone when this handler returns: nothing may be awaited here
+    if (item.kind !== "file") continue;
+    const entry = item.webkitGetAsEntry();
+    if (entry?.isDirectory) startDropped(entry);
+    else files.push(item.getAsFile());
   }
+  startFiles(files.filter(Boolean));
 });
+
+async function startDropped(directory) {
+  try {
+    startFolder(await filesBelow(directory), directory.name);
+  } catch (error) {
+    new Row(directory.name).fail(`The folder cannot be read: ${error.message || error}`);
+  }
+}
+
+/** Archives one by one; several texts are the files of one dump. */
+function startFiles(files) {
+  const texts = files.filter((file) => keep.test(file.name));
+  const together = texts.length > 1 ? texts : [];
+  for (const file of files) if (!together.includes(file)) startArchive(file);
+  if (together.length) startFolder(together.map((file) => ({ path: file.name, file })), `${together.length} files`);
+}
 
 /** Every file below a dropped directory as [{path, file}]. */
 async function filesBelow(directory) {
@@ -55,13 +76,12 @@ async function filesBelow(directory) {
   return found;
 }
 
-async function startFolder(all) {
-  if (!all.length) return;
-  const name = all[0].path.split("/")[0];
+async function startFolder(all, name = all[0]?.path.split("/")[0] ?? "folder") {
   const row = new Row(name);
   const useful = all.filter(({ file }) => keep.test(file.name) && !dropped.test(file.name));
   if (!useful.length) {
-    row.fail(`None of the ${all.length} files of this folder is an HLO text. Choose the directory that --xla_dump_to named.`);
+    row.fail(all.length ? `None of the ${all.length} files of this folder is an HLO text. Choose the directory that --xla_dump_to named.`
+      : "This folder is empty. Choose the directory that --xla_dump_to named.");
     return;
   }
   const total = useful.reduce((sum, { file }) => sum + file.size, 0);
@@ -93,6 +113,7 @@ function send(row, blob, name) {
     request.setRequestHeader("X-CSRFToken", token);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => row.show("Sending", event.loaded, blob.size);
+    request.upload.onload = () => { row.state.textContent = "Sent. The service is checking it."; };
     request.onerror = () => reject(new Error("The connection was lost. Try again."));
     request.onabort = () => reject(new Error("Cancelled."));
     request.onload = () => {
@@ -111,7 +132,13 @@ function parse(text) {
 }
 
 function size(bytes) {
+  if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(1)} GB`;
   return bytes >= MIB ? `${(bytes / MIB).toFixed(1)} MiB` : `${(bytes / 1024).toFixed(1)} KiB`;
+}
+
+/** For screen readers: the beginning and the end of an upload, not every step of its bar. */
+function announce(sentence) {
+  document.getElementById("upload-status").textContent = sentence;
 }
 
 /** One upload in the list. A single one leads to its page by itself. */
@@ -136,6 +163,7 @@ class Row {
     this.state = this.item.appendChild(document.createElement("div"));
     this.state.className = "small muted";
     Row.running.add(this);
+    announce(`Upload of ${name} started.`);
   }
 
   show(what, done, total) {
@@ -149,6 +177,7 @@ class Row {
     this.bar.remove();
     this.button.remove();
     this.state.className = "small failed";
+    this.state.setAttribute("role", "alert");
     this.state.textContent = sentence;
   }
 
@@ -160,6 +189,7 @@ class Row {
     link.href = url;
     link.textContent = "Uploaded. Open its page";
     this.state.replaceChildren(link);
+    announce(`Upload of ${this.item.querySelector(".name").textContent} finished.`);
     if (!Row.running.size && list.children.length === 1) window.location.assign(url);
   }
 }

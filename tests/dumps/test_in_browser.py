@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from triage.engine.archive import is_useful
+
 #: dump -> what its page must say, as measured when the dumps were made.
 TRUE = {
     "h100-jaxlib0.10.2-attn_heads": ["12 parameters, 24.0 MiB, transposed before the loop", "layout-assignment",
@@ -114,3 +116,88 @@ def test_without_javascript_an_archive_still_goes_through(browser, live_service,
         page.reload()
     assert "8 parameters, 128.0 MiB" in page.content()
     context.close()
+
+
+DROP = """(files) => {
+  const transfer = new DataTransfer();
+  for (const [name, text] of files) transfer.items.add(new File([text], name));
+  document.body.dispatchEvent(new DragEvent("drop", {dataTransfer: transfer, bubbles: true, cancelable: true}));
+}"""
+HLO = "HloModule jit_f\n\nENTRY main {\n  ROOT p = f32[512,1024]{1,0} parameter(0)\n}\n"
+
+
+def test_a_dropped_folder_with_folders_in_it_is_read_whole(page, live_service, unpack_dump, tmp_path):
+    """Dropped as the desktop does it; a folder of more than a hundred files is handed out in pieces."""
+    folder = tmp_path / "dropped"
+    (folder / "host_1").mkdir(parents=True)
+    for path in unpack_dump("h100-jaxlib0.10.2-matvec_decode").iterdir():
+        if path.is_file():
+            shutil.copy(path, folder / "host_1")
+    useful = sum(is_useful(path.name) for path in (folder / "host_1").iterdir())
+    assert useful > 100
+    page.goto(live_service + "/")
+    box = page.locator("#drop").bounding_box()
+    session = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(folder)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": kind, "x": box["x"] + 20, "y": box["y"] + 20, "data": data})
+    assert "No parameter is copied before a loop." in finished(page)
+    assert page.request.get(page.url + "progress").json()["files"] == useful
+
+
+def test_dropped_texts_are_one_dump(page, live_service):
+    page.goto(live_service + "/")
+    page.evaluate(DROP, [["module_0001.jit_f.before_optimizations.txt", HLO],
+                         ["module_0001.jit_f.cpu_after_optimizations.txt", HLO]])
+    assert "jit_f" in finished(page) and "2 files" in page.text_content("body")
+
+
+def test_several_uploads_at_once_each_get_a_link_and_stay_on_the_page(page, live_service, shared_dumps):
+    page.goto(live_service + "/")
+    names = ["cpu-jaxlib0.10.2-f32_upcast", "h100-jaxlib0.10.2-attn_heads-defaultdump"]
+    page.set_input_files("#archive", [str(shared_dumps / f"{name}.tar.xz") for name in names])
+    links = page.get_by_role("link", name="Uploaded. Open its page")
+    links.nth(1).wait_for()
+    assert links.count() == 2 and page.url == live_service + "/"
+    assert [page.locator(".uploads .name").nth(n).text_content() for n in (0, 1)] == [f"{name}.tar.xz" for name in names]
+
+
+def test_an_upload_can_be_cancelled_and_leaves_nothing(page, live_service, shared_dumps):
+    page.goto(live_service + "/")
+    # slow enough to be caught: 200 KiB a second
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    session.send("Network.emulateNetworkConditions", {"offline": False, "latency": 0, "downloadThroughput": -1,
+                                                      "uploadThroughput": 200 * 1024})
+    page.set_input_files("#archive", str(shared_dumps / "h100-jaxlib0.10.2-attn_160_layers.tar.xz"))
+    page.get_by_text(re.compile(r"Sending: [1-9]")).wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled.").wait_for()
+    page.goto(live_service + "/")
+    assert page.get_by_text("Your uploads").count() == 0
+
+
+def test_a_file_over_the_limit_is_refused_with_the_limit(page, browser, start_service, tmp_path):
+    service = start_service(TRIAGE_MAX_UPLOAD_BYTES="1000000")
+    big = tmp_path / "big.tar.gz"
+    big.write_bytes(b"\x1f\x8b" + bytes(5_000_000))
+    sentence = "larger than 976.6 KiB, the limit of this service."
+    page.goto(service.url + "/")
+    page.set_input_files("#archive", str(big))
+    page.get_by_text(re.compile(sentence, re.I)).wait_for()
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(service.url + "/")
+    plain.set_input_files("#file", str(big))
+    plain.get_by_role("button", name="Upload").click()
+    plain.get_by_text(sentence).wait_for()
+    context.close()
+
+
+def test_the_keyboard_alone_reaches_both_pickers(page, live_service):
+    page.goto(live_service + "/")
+    reached = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id"))
+    assert reached.index("folder") < reached.index("archive")

@@ -1,16 +1,19 @@
 """Uploads and what scripts ask, through Django's client; the worker's part is called by hand."""
 from __future__ import annotations
 
+import errno
 import io
 import json
 import tarfile
 
 import pytest
+from django.core.files.storage import FileSystemStorage
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.http.multipartparser import MultiPartParser
 from django.test import Client
 
 from triage.dumps import storage
-from triage.dumps.intake import EMPTY, clean_name
+from triage.dumps.intake import BROKEN_OFF, EMPTY, clean_name
 from triage.dumps.models import Dump
 from triage.jobs import analysis, tasks
 
@@ -82,6 +85,53 @@ def test_an_upload_over_the_limit_is_refused_with_the_limit(client, queued, sett
     answer = send(client, archive())
     assert answer.status_code == 413 and "100 B" in answer.json()["error"]
     assert not Dump.objects.exists()
+
+
+def test_a_form_over_the_limit_is_refused_before_it_is_read(client, queued, settings, monkeypatch):
+    settings.TRIAGE_MAX_UPLOAD_BYTES = 100
+    monkeypatch.setattr(MultiPartParser, "parse", lambda self: pytest.fail("the form was read"))
+    for url in ("/upload", "/api/dumps"):
+        answer = client.post(url, {"file": SimpleUploadedFile("d.tar.gz", b"\x1f\x8b" + bytes(200_000))})
+        assert answer.status_code == 413 and "100 B" in answer.content.decode()
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(client, queued, settings):
+    before = set((settings.MEDIA_ROOT / "dumps").glob("*"))
+    answer = client.generic("POST", "/api/dumps?name=x", archive(), content_type="", CONTENT_LENGTH="5000")
+    assert answer.status_code == 400 and answer.json()["error"] == BROKEN_OFF
+    assert not Dump.objects.exists() and set((settings.MEDIA_ROOT / "dumps").glob("*")) <= before
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(client, queued, settings, monkeypatch):
+    def full(self, name, content, max_length=None):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(FileSystemStorage, "save", full)
+    answer = send(client, archive())
+    assert answer.status_code == 507 and "no room left" in answer.json()["error"]
+    assert not Dump.objects.exists() and not queued
+
+
+def test_curl_may_put(client, queued):
+    assert client.put("/api/dumps?name=x", archive(), content_type="").status_code == 201
+    assert client.get("/api/dumps").status_code == 405
+
+
+def test_a_forged_session_lists_nothing(client, queued):
+    dump = Dump.objects.get(pk=send(client, archive(), "/api/dumps?name=theirs").json()["id"])
+    session = client.session
+    session["uploads"] = {dump.id: "guessed"}
+    session.save()
+    assert "theirs" not in client.get("/").content.decode()
+
+
+def test_the_front_page_says_how_and_shows_the_example(client, queued):
+    page = client.get("/").content.decode()
+    assert "--xla_dump_to=DIR --xla_dump_hlo_pass_re=.*" in page
+    assert "http://testserver/api/dumps?name=DIR" in page
+    assert "2.1 GB" in page and "An example" not in page
+    example = Dump.objects.create(name="example-decode", is_example=True, status="done")
+    page = client.get("/").content.decode()
+    assert "An example" in page and f"/d/{example.id}/" in page
 
 
 def test_browser_uploads_are_remembered_by_that_browser_alone(client, queued):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 from datetime import timedelta
@@ -109,6 +110,17 @@ def test_a_running_attempt_is_left_alone_and_a_dead_one_taken_over(sent):
     assert analysis.requeue_lost(all_queued=True) == []
 
 
+def test_an_attempt_whose_process_has_ended_is_taken_over_at_once(sent):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    machine, _, token = analysis.new_lease().split(".")
+    dead = small_dump(status="running", heartbeat=timezone.now(), lease=f"{machine}.{ended.pid}.{token}")
+    elsewhere = small_dump(status="running", heartbeat=timezone.now(), lease=f"00000000.{ended.pid}.{token}")
+    here = small_dump(status="running", heartbeat=timezone.now(), lease=analysis.new_lease())
+    assert analysis.requeue_lost() == [dead.id]
+    assert [analysis.claim(dump.id) is None for dump in (dead, elsewhere, here)] == [False, True, True]
+
+
 def test_lost_messages_are_sent_again(sent):
     fresh, lost = small_dump(heartbeat=timezone.now()), small_dump(heartbeat=LONG_AGO)
     never_sent = small_dump(heartbeat=None)
@@ -199,6 +211,19 @@ def test_a_result_left_by_a_killed_attempt_is_cleaned_up():
     dump.refresh_from_db()
     folders, files = storages["default"].listdir(f"dumps/{dump.id}")
     assert (folders, files) == ([dump.generation], ["archive"])
+
+
+def test_scratch_directories_of_killed_attempts_go_after_a_while(tmp_path, monkeypatch, settings):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    old, new, other = (tmp_path / name for name in (analysis.SCRATCH + "old", analysis.SCRATCH + "new", "else"))
+    for folder in (old, new, other):
+        folder.mkdir()
+        (folder / "archive").write_bytes(b"x")
+    long_ago = time.time() - settings.TRIAGE_TASK_SECONDS - 7200
+    for folder in (old, other):
+        os.utime(folder, (long_ago, long_ago))
+    analysis.clean_scratch()
+    assert sorted(tmp_path.iterdir()) == [other, new]
 
 
 def test_notes_about_the_archive_are_in_the_report():

@@ -78,7 +78,8 @@ def api_upload(request: HttpRequest) -> HttpResponse:
 def progress(request: HttpRequest, dump_id: str) -> JsonResponse:
     dump = get_object_or_404(Dump, pk=dump_id)
     return JsonResponse({"status": dump.status, "phase": dump.phase, "done": dump.done, "total": dump.total,
-                         "error": dump.error, "finished": dump.is_finished, "url": dump.get_absolute_url()})
+                         "files": dump.files, "error": dump.error, "finished": dump.is_finished,
+                         "url": dump.get_absolute_url()})
 
 
 @require_GET

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
 import secrets
 import selectors
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,6 +38,7 @@ OVERDUE = timedelta(minutes=10)         # a dump queued for this long may have l
 MAX_ATTEMPTS = 3
 COPY_BYTES = 1024 * 1024
 LOG_BYTES = 4000                        # of what a child that died had printed
+SCRATCH = "triage-analysis-"            # how the names of scratch directories begin
 CRASHED = "The analysis of this dump crashed; the service's log has the details. This is a fault of HLO Triage."
 KILLED = "The analysis of this dump was killed, most likely because the machine ran out of memory."
 GAVE_UP = f"The analysis was interrupted {MAX_ATTEMPTS} times, perhaps because the machine ran out of memory."
@@ -48,7 +52,7 @@ def run(dump_id: str) -> None:
     started = time.monotonic()
     try:
         storage.delete_leftovers(dump)
-        with tempfile.TemporaryDirectory(prefix="analysis-") as scratch:
+        with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
             error = _Attempt(dump, Path(scratch)).run()
         _finish(dump, error)
     except storage.Superseded:
@@ -61,7 +65,7 @@ def run(dump_id: str) -> None:
 
 def claim(dump_id: str) -> Dump | None:
     """Takes the lease of a dump that waits or whose attempt died; None where there is nothing to do."""
-    now, lease = timezone.now(), secrets.token_hex(8)
+    now, lease = timezone.now(), new_lease()
     free = Dump.objects.filter(Q(status=Dump.Status.QUEUED) | _dead(now), pk=dump_id)
     if not free.update(status=Dump.Status.RUNNING, lease=lease, heartbeat=now, started=now, phase="", done=0, total=0):
         return None
@@ -91,8 +95,44 @@ def requeue_lost(all_queued: bool = False) -> list[str]:
     return ids
 
 
+def clean_scratch() -> None:
+    """Deletes the scratch directories of attempts that were killed; no attempt may take as long as these are old."""
+    oldest = time.time() - settings.TRIAGE_TASK_SECONDS - 3600
+    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError):
+            if folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder)
+
+
 def _dead(now: datetime) -> Q:
-    return Q(status=Dump.Status.RUNNING) & (Q(heartbeat=None) | Q(heartbeat__lt=now - STALE))
+    """Attempts that will not end: without a sign of life for long, or of a process of this machine that is gone."""
+    leases = Dump.objects.filter(status=Dump.Status.RUNNING).values_list("lease", flat=True)
+    gone = [lease for lease in leases if is_gone(lease)]
+    return Q(status=Dump.Status.RUNNING) & (Q(heartbeat=None) | Q(heartbeat__lt=now - STALE) | Q(lease__in=gone))
+
+
+def new_lease() -> str:
+    """`<machine>.<process>.<random>`: tells another process of the machine whether the holder still runs."""
+    return f"{_machine()}.{os.getpid()}.{secrets.token_hex(4)}"
+
+
+def is_gone(lease: str) -> bool:
+    """Whether the process that took the lease is known to have ended; False where it was on another machine."""
+    machine, _, rest = lease.partition(".")
+    process = rest.partition(".")[0]
+    if machine != _machine() or not process.isdecimal():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False        # it runs as somebody else
+    return False
+
+
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
 def _finish(dump: Dump, error: str) -> None:

@@ -40,6 +40,7 @@ app.steps["consumer"].add(Sweep)
 
 def sweep(all_queued: bool = False) -> None:
     try:
+        analysis.clean_scratch()
         analysis.requeue_lost(all_queued)
     except Exception:       # a database that is away for a moment must not end the worker
         logger.exception("cannot look for lost analyses; trying again in %d seconds", SWEEP_SECONDS)
