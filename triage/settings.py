@@ -39,7 +39,7 @@ if env.read_bool("TRIAGE_TLS_PROXY", False):
     SECURE_HSTS_SECONDS = 30 * 24 * 3600
 SECURE_REFERRER_POLICY = "same-origin"  # the address of a dump is what protects it
 X_FRAME_OPTIONS = "DENY"
-SESSION_COOKIE_AGE = 365 * 24 * 3600  # the session remembers which dumps this browser may delete
+SESSION_COOKIE_AGE = 365 * 24 * 3600  # also of the cookie that tells which dumps this browser uploaded
 SESSION_COOKIE_NAME = "triage_session"
 CSRF_COOKIE_NAME = "triage_csrf"
 CSRF_COOKIE_HTTPONLY = False  # the upload script sends it back as a header

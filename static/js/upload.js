@@ -178,13 +178,18 @@ class Row {
     this.button.remove();
     this.state.className = "small failed";
     this.state.setAttribute("role", "alert");
-    this.state.textContent = sentence;
+    this.state.replaceChildren(...sentence.split("`").map((part, position) => {
+      if (position % 2 === 0) return part;
+      const code = document.createElement("code");
+      code.textContent = part;
+      return code;
+    }));
   }
 
   finish(url) {
     Row.running.delete(this);
     this.button.remove();
-    this.bar.value = this.bar.max;
+    this.bar.remove();
     const link = document.createElement("a");
     link.href = url;
     link.textContent = "Uploaded. Open its page";

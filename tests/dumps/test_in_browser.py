@@ -159,7 +159,9 @@ def test_several_uploads_at_once_each_get_a_link_and_stay_on_the_page(page, live
     links = page.get_by_role("link", name="Uploaded. Open its page")
     links.nth(1).wait_for()
     assert links.count() == 2 and page.url == live_service + "/"
-    assert [page.locator(".uploads .name").nth(n).text_content() for n in (0, 1)] == [f"{name}.tar.xz" for name in names]
+    assert page.locator(".uploads .name").all_text_contents() == [f"{name}.tar.xz" for name in names]
+    page.reload()
+    assert sorted(page.locator(".dumps > li > a").all_text_contents()) == sorted(f"{name}.tar.xz" for name in names)
 
 
 def test_an_upload_can_be_cancelled_and_leaves_nothing(page, live_service, shared_dumps):

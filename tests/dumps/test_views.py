@@ -14,7 +14,7 @@ from django.test import Client
 
 from triage.dumps import storage
 from triage.dumps.intake import BROKEN_OFF, EMPTY, clean_name
-from triage.dumps.models import Dump
+from triage.dumps.models import Dump, hash_key
 from triage.jobs import analysis, tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -55,7 +55,7 @@ def test_curl_gets_a_link_and_a_token(client, queued):
     dump = Dump.objects.get()
     assert queued == [dump.id]
     assert data["url"] == f"http://testserver/d/{dump.id}/" and len(dump.id) == 22
-    assert dump.is_owned_by(data["token"]) and not dump.is_owned_by("x")
+    assert dump.owner_key_hash == hash_key(data["token"])
     assert data["token"] not in json.dumps(list(Dump.objects.values()), default=str)
     assert (dump.name, dump.bytes, dump.status) == ("d.tar.gz", len(archive()), "queued")
 
@@ -116,12 +116,18 @@ def test_curl_may_put(client, queued):
     assert client.get("/api/dumps").status_code == 405
 
 
-def test_a_forged_session_lists_nothing(client, queued):
-    dump = Dump.objects.get(pk=send(client, archive(), "/api/dumps?name=theirs").json()["id"])
-    session = client.session
-    session["uploads"] = {dump.id: "guessed"}
-    session.save()
-    assert "theirs" not in client.get("/").content.decode()
+def test_a_foreign_cookie_lists_nothing(client, queued):
+    send(client, archive(), "/api/dumps?name=theirs")
+    for value in ("", "guessed", Dump.objects.get().owner_key_hash, Dump.objects.get().id):
+        client.cookies["triage_owner"] = value
+        assert "theirs" not in client.get("/").content.decode()
+
+
+def test_the_owner_cookie_is_out_of_reach_of_scripts_and_other_sites(client):
+    cookie = client.get("/").cookies["triage_owner"]
+    assert cookie["httponly"] and cookie["samesite"] == "Lax" and not cookie["secure"]
+    assert client.get("/", secure=True).cookies["triage_owner"]["secure"]
+    assert client.get("/").cookies["triage_owner"].value == cookie.value
 
 
 def test_the_front_page_says_how_and_shows_the_example(client, queued):

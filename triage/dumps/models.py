@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
 
 from django.db import models
@@ -47,7 +46,7 @@ class Dump(models.Model):
 
     class Meta:
         ordering = ["-created"]
-        indexes = [models.Index(fields=["status", "heartbeat"])]
+        indexes = [models.Index(fields=["status", "heartbeat"]), models.Index(fields=["owner_key_hash"])]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.id})"
@@ -58,10 +57,6 @@ class Dump(models.Model):
     @property
     def is_finished(self) -> bool:
         return self.status in (self.Status.DONE, self.Status.FAILED)
-
-    def is_owned_by(self, token: str) -> bool:
-        """Whether `token` is the one handed out when this dump was uploaded."""
-        return bool(self.owner_key_hash) and hmac.compare_digest(self.owner_key_hash, hash_key(token))
 
 
 class DumpModule(models.Model):

@@ -1,8 +1,6 @@
 """The front page, uploads, and what scripts ask about a dump."""
 from __future__ import annotations
 
-import secrets
-
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -11,24 +9,28 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from triage.dumps import storage
+from triage.dumps import owner, storage
 from triage.dumps.intake import Readable, UploadRefused, check_length, enqueue, receive
 from triage.dumps.models import Dump
 from triage.engine.archive import DROP, KEEP
 from triage.engine.cost import human_bytes
 
-MAX_REMEMBERED = 50     # uploads of one browser that the front page lists
+MAX_LISTED = 50         # uploads of one browser that the front page lists
 FORM_BYTES = 64 * 1024  # what a form may add to the file it carries
 
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
+    token = owner.token_of(request)
     examples = Dump.objects.filter(is_example=True).prefetch_related("modules")[:1]
-    return render(request, "dumps/home.html", {
-        "mine": _own_dumps(request), "examples": examples, "limit": human_bytes(settings.TRIAGE_MAX_UPLOAD_BYTES),
-        "api": request.build_absolute_uri(reverse("api-upload")),
+    page = render(request, "dumps/home.html", {
+        "mine": owner.dumps(token)[:MAX_LISTED] if token else [], "examples": examples,
+        "limit": human_bytes(settings.TRIAGE_MAX_UPLOAD_BYTES), "api": request.build_absolute_uri(reverse("api-upload")),
         "rules": {"keep": KEEP, "drop": DROP, "limit": settings.TRIAGE_MAX_UPLOAD_BYTES},
     })
+    # Already here: of two first uploads at once, each would bring a token of its own and the page would know one.
+    owner.remember(request, page, token or owner.new_token())
+    return page
 
 
 @csrf_exempt    # only so that a form's size is checked before its body is read for the token; _upload asks for the token
@@ -46,18 +48,18 @@ def upload(request: HttpRequest) -> HttpResponse:
 
 @csrf_protect
 def _upload(request: HttpRequest) -> HttpResponse:
-    token = secrets.token_urlsafe(24)
+    token = owner.token_of(request) or owner.new_token()
     dump = _receive(request, token)
-    tokens = {dump.id: token, **request.session.get("uploads", {})}
-    request.session["uploads"] = dict(list(tokens.items())[:MAX_REMEMBERED])
-    return redirect(dump) if _is_form(request) else JsonResponse({"url": dump.get_absolute_url()}, status=201)
+    answer = redirect(dump) if _is_form(request) else JsonResponse({"url": dump.get_absolute_url()}, status=201)
+    owner.remember(request, answer, token)
+    return answer
 
 
 @csrf_exempt    # for scripts: no cookie is looked at, so a foreign page that posts here gains nothing
 @require_http_methods(["POST", "PUT"])      # `curl -T -` puts
 def api_upload(request: HttpRequest) -> HttpResponse:
     """An archive as the body or in a form field; answers with the address of the dump and the owner's token."""
-    token = secrets.token_urlsafe(24)
+    token = owner.new_token()
     plain = request.GET.get("format") == "text" or request.headers.get("Accept", "") == "text/plain"
     try:
         _check_length(request)
@@ -100,13 +102,6 @@ def retry(request: HttpRequest, dump_id: str) -> HttpResponse:
     if Dump.objects.filter(pk=dump_id, status=Dump.Status.FAILED).update(**again):
         enqueue(Dump.objects.get(pk=dump_id))
     return redirect("dump", dump_id)
-
-
-def _own_dumps(request: HttpRequest) -> list[Dump]:
-    """What this browser has uploaded, newest first."""
-    tokens = request.session.get("uploads", {})
-    dumps = Dump.objects.filter(pk__in=tokens).prefetch_related("modules")
-    return [dump for dump in dumps if dump.is_owned_by(tokens[dump.id])]
 
 
 def _is_form(request: HttpRequest) -> bool:

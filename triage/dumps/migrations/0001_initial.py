@@ -37,7 +37,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created'],
-                'indexes': [models.Index(fields=['status', 'heartbeat'], name='dumps_dump_status_de68c2_idx')],
+                'indexes': [models.Index(fields=['status', 'heartbeat'], name='dumps_dump_status_de68c2_idx'), models.Index(fields=['owner_key_hash'], name='dumps_dump_owner_k_5b8feb_idx')],
             },
         ),
         migrations.CreateModel(
