@@ -1,5 +1,6 @@
 """Archives as people send them, and as attackers do."""
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -10,6 +11,7 @@ import tarfile
 import tracemalloc
 import zipfile
 from pathlib import Path
+from random import Random
 
 import pytest
 import zstandard
@@ -235,6 +237,36 @@ def test_a_zip_with_an_unknown_method_names_the_file(unpacker):
     data[data.rindex(b"PK\x01\x02") + 10] = 99
     assert "unknown way" in unpacker(bytes(data)).notes[0]
     assert list(unpacker.files) == [STAGE]
+
+
+@pytest.mark.parametrize(("field", "value", "sentence"), [
+    (6, b"\xff\x00", "table of contents"),                          # a version nobody has written yet
+    (42, b"\xff\xff\xff\x7f", "Nothing in the archive could be read"),     # where the file starts: far behind the end
+])
+def test_a_zip_that_lies_about_itself(unpacker, field, value, sentence):
+    data = bytearray(zipped((STAGE, HLO)))
+    entry = data.rindex(b"PK\x01\x02")
+    data[entry + field:entry + field + len(value)] = value
+    with pytest.raises(InputError, match=sentence):
+        unpacker(bytes(data))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_damage_is_refused_or_noted(unpacker, seed):
+    """Never another exception, never a file elsewhere (the fixture looks)."""
+    random = Random(seed)
+    two = ((STAGE, HLO * 5), ("n" * 150 + ".txt", HLO), (LAST, HLO * 40))
+    wholes = [tar(*two), gzip.compress(tar(*two)), lzma.compress(tar(*two)), zstandard.compress(tar(*two)), zipped(*two),
+              zipped(*two, method=zipfile.ZIP_STORED), zipped(*two, method=zipfile.ZIP_LZMA)]
+    for whole in wholes * 20:
+        data = bytearray(whole)
+        for _ in range(random.choice((1, 2, 8))):
+            place = random.randrange(len(data))
+            change = random.choice((bytes([random.randrange(256)]), b"\xff" * 8, b"\0" * 16))
+            data[place:place + len(change)] = change
+        with contextlib.suppress(InputError):
+            unpacker(bytes(data))
+        shutil.rmtree(unpacker.into)
 
 
 def test_a_zip_directory_larger_than_memory_is_refused_before_it_is_read(unpacker):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import stat
+import struct
 import tarfile
 import zipfile
 from pathlib import Path
@@ -20,6 +21,9 @@ from .unpacked import DROP, KEEP, Limits, Target, UnpackResult, is_useful, refus
 
 __all__ = ["DROP", "KEEP", "Limits", "UnpackResult", "is_useful", "not_an_archive", "sniff", "unpack"]
 
+#: What zipfile raises on a damaged archive or one that asks for what it cannot do.
+_ZIP_DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError, EOFError, OSError,
+               struct.error)
 MAX_ZIP_DIRECTORY = 64 * 1024 * 1024            # bytes of a zip's table of contents, which is read at once
 
 
@@ -51,14 +55,15 @@ def not_an_archive(name: str) -> str:
 
 
 def _unzip(file: BinaryIO, target: Target) -> None:
+    _check_directory_size(file)
     try:
-        _check_directory_size(file)
-        with zipfile.ZipFile(file) as archive:
-            for info in archive.infolist():
-                _unzip_one(archive, info, target)
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise InputError("The zip archive is cut short or damaged: its table of contents, at the end, cannot be read. Make "
-                         "it again, or send a .tar.gz, of which the readable part can be used.") from error
+        archive = zipfile.ZipFile(file)
+    except _ZIP_DAMAGE as error:
+        raise InputError("The zip archive is cut short or damaged: its table of contents, at the end, cannot be read. "
+                         "Make it again, or send a .tar.gz, of which the readable part can be used.") from error
+    with archive:
+        for info in archive.infolist():
+            _unzip_one(archive, info, target)
 
 
 def _check_directory_size(file: BinaryIO) -> None:
@@ -82,7 +87,7 @@ def _unzip_one(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Target) 
         refuse("link", info.filename)
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
         refuse("device", info.filename)
-    if info.is_dir():
+    if info.filename.endswith("/"):
         safe_parts(info.filename, target.limits.depth)
         return
     path = target.place(info.filename)
@@ -92,7 +97,7 @@ def _unzip_one(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Target) 
         raise InputError("The zip archive is encrypted: send it without a password.")
     try:
         content = archive.open(info)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError):
+    except _ZIP_DAMAGE:
         target.note(f"{show(info.filename)} could not be unpacked: it is damaged or packed in an unknown way.")
         return
     with content:
