@@ -59,7 +59,10 @@ class Writer:
         return Type(dtype or self.pick(BITS), dims, self.pick(permutations(range(len(dims)))))
 
     def any_type(self) -> Type:
-        if self.draw(st.integers(0, 4)) == 0:
+        sort = self.draw(st.integers(0, 9))
+        if sort == 9:
+            return INDEX
+        if sort > 7:
             return Type(parts=tuple(self.array_type() for _ in range(self.draw(st.integers(1, 3)))))
         return self.array_type()
 
@@ -178,7 +181,8 @@ class Body:
         source = self.array()
         dims = (max(1, source.type.dims[0] // 2), *source.type.dims[1:])
         zero = self.add("zero", INDEX, "constant(0)")
-        first = self.pick([zero, self.add("index", INDEX, 'custom-call(), custom_call_target="new"')])
+        given = [value for value in self.values if value.type == INDEX]
+        first = self.pick([*given, self.add("index", INDEX, 'custom-call(), custom_call_target="new"')])
         sizes = ",".join(map(str, dims))
         self.add("dynamic-slice", self.writer.array_type(dims, source.type.dtype), f"dynamic-slice({source.name}, "
                  f"{', '.join([first.name] + [zero.name] * (len(dims) - 1))}), dynamic_slice_sizes={{{sizes}}}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import sampled_from
 
 from triage.engine.copies import StageCopies, default_min_bytes, entry_parameters, parameter_copies
 from triage.engine.files import find_modules
@@ -67,9 +68,10 @@ def test_stages_of_real_dumps(unpack_dump, name):
 
 
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-@given(modules())
-def test_random_modules(text):
-    expected = independent_copies(read_module(text), 8)
-    copies = parameter_copies(parse(text), Flow(8))
+@given(modules(), sampled_from([1, 40, 90]))
+def test_random_modules(text, smallest):
+    """Arrays have 24, 48 or 96 bytes, so that by the smallest size that counts all, some or the largest ones matter."""
+    expected = independent_copies(read_module(text), smallest)
+    copies = parameter_copies(parse(text), Flow(smallest))
     assert of_engine(copies) == of_walk(expected)
     assert {(c.instruction.name, c.loop) for c in copies.copies if c.loop} <= loops(expected)

@@ -18,6 +18,7 @@ Source = tuple[int, tuple[int, ...]]            # (parameter number, index path 
 WriteKey = tuple[str, ...]                      # call sites from the outside in, then the instruction, then a leaf index
 Buffer = Union[Source, WriteKey]
 MAX_DEPENDENCIES = 2048         # a value of more parameters than this is treated as a new quantity
+MAX_GROWTH = 16                 # a callee's own parameter smaller than `min_bytes` by more than this is not followed
 MAX_READERS = 6                 # readers remembered per buffer, inside loops and outside each
 MAX_DEPTH = 200                 # of calls around a write that is still counted
 MAX_RECURSION = 40              # of calls that are followed by recursion; deeper call graphs go from the bottom up
@@ -34,7 +35,7 @@ class Leaf:
     buffers: tuple[Buffer, ...] = ()            # where it lies
     fixed: frozenset[Source] = frozenset()      # sources that choose positions: pure only where they are constants
     free: Instruction | None = None             # last transpose on the way that moved nothing under the printed layouts
-    large: bool = False                         # one of `deps` is an array of `min_bytes` or more
+    large: bool = False                         # one of `deps` is an array that is large enough to follow
 
 
 Tree = Union[Leaf, tuple]
@@ -490,6 +491,8 @@ class _Evaluation:
 
     def _parameter(self, instruction: Instruction) -> Tree:
         position = number(instruction.arguments)
+        # What a callee is given may be a large parameter made small, and be made large again there.
+        large = self.min_bytes if self.computation is self.flow.module.entry else self.min_bytes // MAX_GROWTH
 
         def build(shape: Shape, path: tuple[int, ...]) -> Tree:
             if shape.parts is not None:
@@ -497,7 +500,7 @@ class _Evaluation:
             source: Source = (-1 if position is None else position, path)
             if self.returned is not None and not _returns(self.returned, source):
                 return IMPURE
-            return Leaf(True, frozenset((source,)), opcodes.NOTHING, source, (source,), large=shape.bytes >= self.min_bytes)
+            return Leaf(True, frozenset((source,)), opcodes.NOTHING, source, (source,), large=shape.bytes >= large)
         return build(instruction.shape, ())
 
     def _tuple(self, instruction: Instruction) -> Tree:
