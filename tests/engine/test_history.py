@@ -41,6 +41,18 @@ ENTRY main {{
 """
 
 
+def two_carried(entry: str, carried: str, shapes: str) -> str:
+    """The same, with a loop that carries and reads two values."""
+    first, second = shapes.replace("}, ", "};").split(";")
+    text = stage(entry, carried, shapes, f"  v = {second} get-tuple-element(c), index=1\n" + USED.replace("(w)", "(w, v)"))
+    return (text.replace(f"w = {shapes}", f"w = {first}").replace("tuple(w)", "tuple(w, v)")
+            .replace(f"out = {shapes}", f"out = {first}"))
+
+
+def values(copies: list[dict], key: str) -> set:
+    return {copy[key] for copy in copies}
+
+
 def dot(name: str = "d") -> str:
     return (f"  {name} = f32[256,256]{{1,0}} dot(w, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}, "
             f'metadata={{op_name="jit(f)/dot" source_file="/m.py" source_line=7}}')
@@ -116,6 +128,17 @@ def test_two_copies_of_one_parameter_are_told_apart_by_kind(module):
     copies = module({"before_optimizations": PLAIN, "0001.p.after_pipeline-start.before_a": PLAIN,
                      "0002.p.after_a.before_b": converted, "0003.p.after_b.before_c": both,
                      "after_optimizations": both})["copies"]
+    assert {copy["kind"]: introduced(copy) for copy in copies} == {"convert": (2, "p", "a"), "transpose": (3, "p", "b")}
+
+
+def test_two_copies_in_one_place_are_told_apart_by_kind(module):
+    """The loop carries both. The one that came later is printed first."""
+    pair = "f32[256,512]{1,0}, bf16[256,512]{1,0}"
+    one = two_carried(f"  h = bf16[256,512]{{1,0}} convert(p)\n  k = {W} constant({{...}})", "k, h", pair)
+    both = two_carried(f"  t = {W} reverse(p), dimensions={{0}}\n  h = bf16[256,512]{{1,0}} convert(p)", "t, h", pair)
+    copies = module({"before_optimizations": PLAIN, "0001.p.after_pipeline-start.before_a": PLAIN,
+                     "0002.p.after_a.before_b": one, "0003.p.after_b.before_c": both, "after_optimizations": both})["copies"]
+    assert values(copies, "where") == {"before_loop"}
     assert {copy["kind"]: introduced(copy) for copy in copies} == {"convert": (2, "p", "a"), "transpose": (3, "p", "b")}
 
 
@@ -254,6 +277,25 @@ def test_the_pass_that_took_the_dot_apart_is_the_trigger(module):
     assert "`dot` `d`" in copy["trigger"]["evidence"] and "`multiply` `m.1`" in copy["trigger"]["evidence"]
 
 
+def test_a_pass_is_not_its_own_trigger(module):
+    inside = stage("", inside='  h = bf16[256,512]{1,0} convert(w)\n  d = f32[8]{0} custom-call(h), custom_call_target="use"')
+    hoisted = stage("  h.1 = bf16[256,512]{1,0} convert(p)", "h.1", "bf16[256,512]{1,0}")
+    used = stage("")
+    copy = only(module({"before_optimizations": used, "0001.p.after_pipeline-start.before_a": used,
+                        "0002.p.after_algsimp.before_a": inside, "0003.p.after_algsimp.before_a": hoisted,
+                        "after_optimizations": hoisted}))
+    assert introduced(copy) == (3, "p", "algsimp") and copy["trigger"] is None
+
+
+def test_a_dot_that_came_back_clears_the_pass_that_took_it_away(module):
+    apart = stage("", inside=f'  m.1 = {W} multiply(w, w)\n  d = f32[8]{{0}} custom-call(m.1), custom_call_target="use"')
+    found = module({"before_optimizations": PLAIN, "0001.p.after_pipeline-start.before_a": PLAIN,
+                    "0002.p.after_expander.before_a": apart, "0003.p.after_rewriter.before_a": PLAIN,
+                    "0004.p.after_layout-assignment.before_a": COPIED, "after_optimizations": COPIED})
+    copy = only(found)
+    assert introduced(copy) == (4, "p", "layout-assignment") and copy["trigger"] is None
+
+
 def test_a_dot_that_became_a_library_call_is_no_trigger(module):
     call = '  d = f32[256,256]{1,0} custom-call(w, w), custom_call_target="__cublas$gemm"'
     copied = stage(f"  wT = {T} copy(p)", "wT", T, call)
@@ -267,8 +309,8 @@ def test_named_dumps_between_passes_stand_where_their_text_does(module):
     found = module(START | END | {"after_spmd_partitioner": COPIED.replace("jit_f", "jit_f, num_partitions=2"),
                                   "before_config_assignment": COPIED})
     assert [s["label"] for s in found["stages"]] == [
-        "before_optimizations", "after_spmd_partitioner", "pipeline-start", "algsimp", "pipeline-start", "layout-assignment",
-        "before_config_assignment", "after_optimizations"]
+        "before_optimizations", "pipeline-start", "algsimp", "pipeline-start", "layout-assignment",
+        "after_spmd_partitioner", "before_config_assignment", "after_optimizations"]
 
 
 def test_runs_of_a_pipeline_to_a_fixed_point_are_numbered(module):

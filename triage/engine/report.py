@@ -91,7 +91,7 @@ class _Module:
             return None
         last = self.reader.module(self.stages[-1])
         self.parameters = entry_parameters(last)
-        smallest = self.min_bytes or default_min_bytes(self.parameters)
+        smallest = default_min_bytes(self.parameters) if self.min_bytes is None else max(1, self.min_bytes)
         flow, self.copies = Flow(smallest), []
         for number, stage in enumerate(self.stages):
             self.tell(f"finding copies in {name}", number, len(self.stages))
@@ -123,8 +123,8 @@ class _Module:
 
     def _place_named(self) -> None:
         """Named dumps written while passes still ran go behind the last per-pass stage with the same text."""
-        for stage in [s for s in self.stages if s.file.named_rank in (1, 2)]:
-            same = [s for s in self.stages if s.file.step is not None and s.chunks == stage.chunks]
+        for stage in [s for s in reversed(self.stages) if s.file.named_rank in (1, 2)]:
+            same = [s for s in self.stages if s.file.step is not None and s.chunks[1:] == stage.chunks[1:]]
             if same:
                 self.stages.remove(stage)
                 self.stages.insert(self.stages.index(same[-1]) + 1, stage)
