@@ -1,6 +1,8 @@
 """The tolerant parser: chunks, lines, shapes."""
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from triage.engine.text import MAX_NESTING, Parser, split_chunks
@@ -98,6 +100,7 @@ def test_what_is_no_hlo_is_kept_as_unparsed():
     ("r = f32[2]{0} add(p, q)", ("p", "q")),
     ("%r = f32[2]{0} add(f32[2]{0} %p, f32[2]{0:T(8,128)} %q)", ("p", "q")),
     ("r = f32[2]{0} add(f32[2]{0} p, f32[2]{0:T(8,128)} q)", ("p", "q")),
+    ("r = f32[2,3] add(f32[2,3] p, f32[2,3] q)", ("p", "q")),
     ("%r = f32[2]{0} add((f32[2]{0}, s32[]) %p, /*index=1*/%q)", ("p", "q")),
     ("%r = f32[2]{0} add(%p#0#1, %q#2)", ("p#0#1", "q#2")),
     ("r = f32[2]{0} add(p#0#1, q#2)", ("p#0#1", "q#2")),
@@ -115,6 +118,7 @@ def test_operands_in_every_form(line, operands):
     ("s4[5]{0}", 5), ("s4[5]{0:E(4)}", 3), ("u2[9]{0:E(2)}", 3), ("f32[<=10,?]{1,0}", 40), ("c128[2]", 32),
     ("f32[5,100]{1,0:T(8,128)}", 4096), ("bf16[5,100]{1,0:T(8,128)(2,1)}", 2048), ("bf16[5]{0:T(1024)(128)(2,1)}", 2048),
     ("bf16[3,20,30]{2,1,0:T(16,128)(2,1)}", 3 * 32 * 128 * 2), ("f32[5,100]{0,1:T(8,128)}", 104 * 128 * 4),
+    ("bf16[3,20,30]{2,1,0:T(8,128)(*,2)}", 3 * 24 * 128 * 2), ("f32[3,5]{1,0:T(*,4)}", 16 * 4),
     ("f32[4,8]{1,0:T(8,128)S(1)}", 4096), ("(f32[4], /*index=1*/(s8[3], b(f32[2]{0})))", 27), ("b(f32[8]{0})", 32),
 ])
 def test_bytes_of_shapes(text, size):
@@ -137,3 +141,31 @@ def test_shapes_nested_too_deeply_are_opaque_inside():
     while shape.parts:
         shape, depth = shape.parts[0], depth + 1
     assert depth == MAX_NESTING and shape.dtype == "opaque"
+
+
+def unaccounted(text: str) -> list[str]:
+    """Lines of a module that are neither in an instruction, nor noted as unparsed, nor structure."""
+    parser, lost = Parser(), []
+    chunks = split_chunks(text)
+    assert "".join(chunks) == text
+    for chunk in chunks[1:]:
+        computation = parser.computation(chunk)
+        head, *lines = chunk.split("\n")
+        known = {line for i in computation.instructions for line in i.line.split("\n")} | set(computation.unparsed)
+        lost += [line for line in lines if line.strip() and line not in known and not STRUCTURE.match(line)]
+    return lost
+
+
+STRUCTURE = re.compile(r'\}|\s*(//|/\*|#)|(FileNames|FunctionNames|FileLocations|StackFrames)$|\d+ ["{]')
+
+
+def test_every_line_of_real_texts_is_accounted_for(unpack_dump):
+    samples = [path for path in unpack_dump("hlo_samples").rglob("*") if path.is_file()]
+    stages = [path for name in ("cpu-jaxlib0.4.25-attn_heads", "v5e-libtpu0.0.42-train_step", "h100-jaxlib0.10.2-fsdp8")
+              for path in sorted(unpack_dump(name).glob("*.before_*.txt"))[::9]]
+    assert len(samples) >= 40 and len(stages) >= 20
+    for path in [*samples, *stages]:
+        assert unaccounted(path.read_text("utf-8", "backslashreplace")) == [], path.name
+    for path in stages:
+        chunks = split_chunks(path.read_text())
+        assert all(c.closed and not c.unparsed for c in map(Parser().computation, chunks[1:]))

@@ -255,5 +255,5 @@ def _operands(arguments: str) -> tuple[str, ...]:
     arguments = _without_comments(arguments)
     if "%" in arguments:
         return tuple(_OPERAND_NAME.findall(arguments))
-    parts = split_top(arguments) if "{" in arguments or "(" in arguments else arguments.split(",")
+    parts = split_top(arguments) if "{" in arguments or "(" in arguments or "[" in arguments else arguments.split(",")
     return tuple(part.split()[-1] for part in parts if part.strip())
