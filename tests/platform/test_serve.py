@@ -29,9 +29,9 @@ class Run:
     """A `manage.py serve` in a process of its own, and what it prints."""
 
     def __init__(self, data: Path, **changes: str) -> None:
-        environment = service_environment(TRIAGE_DATA=str(data), **{"PORT": "0", "TRIAGE_EXAMPLE": "0",
-                                                                    "TRIAGE_WEB_PROCESSES": "1", **changes})
-        environment.pop("DATABASE_URL", None)  # what is tried here is the supervisor
+        defaults = {"PORT": "0", "TRIAGE_EXAMPLE": "0", "TRIAGE_WEB_PROCESSES": "1"}
+        alone = {"DATABASE_URL": "", "REDIS_URL": ""}  # what is tried here is the supervisor
+        environment = service_environment(TRIAGE_DATA=str(data), **{**defaults, **alone, **changes})
         self.process = subprocess.Popen(
             [sys.executable, "manage.py", "serve"], cwd=ROOT, env=environment, text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -93,7 +93,7 @@ def assert_gone(processes: list[psutil.Process]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_answers_and_stops_everything_when_told(run: Callable[..., Run], number: int) -> None:
-    service = run(REDIS_URL="")
+    service = run()
     url = service.wait_until_ready()
     assert fetch(f"{url}/healthz") == (200, '{"status": "ok", "database": "ok", "broker": "ok"}')
     children = service.children()
@@ -104,7 +104,7 @@ def test_it_answers_and_stops_everything_when_told(run: Callable[..., Run], numb
 
 
 def test_nothing_survives_a_supervisor_that_is_killed(run: Callable[..., Run]) -> None:
-    service = run(REDIS_URL="")
+    service = run()
     service.wait_until_ready()
     service.wait_for("ready")  # the worker has its pool
     children = service.children()
@@ -124,7 +124,7 @@ def test_a_taken_port_is_named_with_what_to_do(run: Callable[..., Run]) -> None:
 
 @pytest.mark.parametrize("part, program", [("worker", "celery"), ("web", "gunicorn"), ("redis", "-server")])
 def test_a_part_that_dies_is_named_and_ends_the_rest(run: Callable[..., Run], part: str, program: str) -> None:
-    service = run(REDIS_URL="")
+    service = run()
     service.wait_until_ready()
     children = service.children()
     victim = next(child for child in psutil.Process(service.process.pid).children() if program in str(child.cmdline()))
