@@ -13,6 +13,9 @@ SCHEMA = "hlo-triage/1"
 #: `progress(phase, done, total)`: phase is a short lower-case phrase ("reading stages of jit_step"); done <= total.
 Progress = Callable[[str, int, int], None]
 
+#: `first(modules)`: worst first, each with name, verdict, copies, copied_bytes, hoisted_bytes and temp_bytes (or None).
+First = Callable[[list[dict]], None]
+
 
 class InputError(Exception):
     """The input cannot be analysed at all; `str()` is one sentence for the user."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from . import opcodes
-from .flow import Flow, Read, Source, Write, shape_at
+from .flow import Flow
 from .ir import Instruction, Module, Shape, number
+from .values import Read, Source, Write, shape_at
 
 MIB = 1024 * 1024
 BEFORE_LOOP, IN_LOOP, ENTRY = "before_loop", "in_loop", "entry"
@@ -64,8 +65,7 @@ def entry_parameters(module: Module) -> list[Parameter]:
     """The entry computation's parameters in order of their numbers."""
     if module.entry is None:
         return []
-    found = [Parameter(position, i) for i in module.entry.instructions
-             if i.opcode == "parameter" and (position := number(i.arguments)) is not None]
+    found = [Parameter(position, i) for i in module.entry.parameters if (position := number(i.arguments)) is not None]
     return sorted(found, key=lambda p: p.number)
 
 

@@ -11,8 +11,8 @@ from typing import Union
 
 from .copies import ParameterCopy, StageCopies
 from .files import StageFile
-from .flow import Read, Source, WriteKey
 from .ir import Instruction, Shape
+from .values import Read, Source, WriteKey
 
 LAYOUT_ASSIGNMENT = "layout-assignment"
 PIPELINE_START = "pipeline-start"

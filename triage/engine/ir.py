@@ -4,6 +4,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import Iterable
 
 #: Bits of one element. Types under 8 bits take a whole byte unless their layout says `E(bits)`.
@@ -19,6 +21,7 @@ BALANCE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[()\[\]{}]|,', re.S)
 OPEN, CLOSE = frozenset("([{"), frozenset(")]}")
 MAX_DIGITS = 18                 # of a number that is read as one
 MAX_BYTES = 2 ** 50             # of one array; the sizes of damaged text must not grow out of all bounds
+_FIRST_CALLS = re.compile(r"(?:, kind=k\w+)?, (calls|to_apply|condition)=%?([\w.\-$<>:'@/]+)(?:,|$)")
 _ATTRIBUTE = re.compile(r"([\w.\-]+)=")
 Tile = tuple[int, ...]          # one T(..) group; -1 stands for '*': the dimension joins the next more minor one
 
@@ -136,30 +139,42 @@ def _apply_tile(sizes: list[int], tile: Tile) -> list[int]:
     return keep + outer + inner
 
 
-@dataclass(frozen=True, eq=False)
 class Instruction:
-    """One line `[ROOT ]%name = shape opcode(operands)[, attributes]`; `operands` are names, `#k` suffixes kept."""
-    name: str
-    shape: Shape
-    opcode: str
-    operands: tuple[str, ...]
-    arguments: str              # the text between the opcode's parentheses
-    tail: str                   # the text behind them
-    is_root: bool
-    line: str
+    """One line `[ROOT ]%name = shape opcode(operands)[, attributes]`; `operands` are names, `#k` suffixes kept.
 
-    @cached_property
-    def attributes(self) -> dict[str, str]:
-        """Raw attribute values by key, in printed order; the first of equal keys counts."""
-        return read_attributes(self.tail)
+    A plain class: a large dump has hundreds of thousands of them, and most are asked for nothing but their operands.
+    """
+    __slots__ = ("name", "shape", "opcode", "operands", "arguments", "tail", "is_root", "line", "definitions", "mentioned",
+                 "_attributes")
+
+    def __init__(self, name: str, shape: Shape, opcode: str, operands: tuple[str, ...], arguments: str, tail: str,
+                 is_root: bool, line: str) -> None:
+        self.name = name
+        self.shape = shape
+        self.opcode = opcode
+        self.operands = operands
+        self.arguments = arguments      # the text between the opcode's parentheses
+        self.tail = tail                # the text behind them
+        self.is_root = is_root
+        self.line = line
+        #: The operands' names without their `#k`.
+        self.definitions = tuple([o.split("#", 1)[0] for o in operands]) if "#" in arguments else operands
+        #: Every name of the line, its own one last.
+        self.mentioned = (*self.definitions, name)
+        self._attributes: dict[str, str] | None = None
 
     @property
-    def definitions(self) -> tuple[str, ...]:
-        """The operands' names without their `#k`."""
-        return tuple(name.split("#", 1)[0] for name in self.operands) if "#" in self.arguments else self.operands
+    def attributes(self) -> dict[str, str]:
+        """Raw attribute values by key, in printed order; the first of equal keys counts."""
+        if self._attributes is None:
+            self._attributes = read_attributes(self.tail)
+        return self._attributes
 
     def called(self, key: str) -> str | None:
         """The computation named by attribute `key`, without '%'."""
+        match = _FIRST_CALLS.match(self.tail)
+        if match is not None and match[1] == key:       # most of the time: no need to read the rest
+            return match[2]
         value = self.attributes.get(key)
         return value.strip().lstrip("%") if value else None
 
@@ -174,20 +189,24 @@ class Computation:
     name: str
     is_entry: bool
     instructions: tuple[Instruction, ...]
-    by_name: dict[str, Instruction]
     root: Instruction | None
     unparsed: tuple[str, ...] = ()      # lines that are no instruction; kept, never dropped
     closed: bool = True                 # whether the closing brace is there
 
-    def in_order(self) -> tuple[Instruction, ...]:
+    @cached_property
+    def by_name(self) -> dict[str, Instruction]:
+        return dict(zip(map(attrgetter("name"), self.instructions), self.instructions))
+
+    @cached_property
+    def parameters(self) -> tuple[Instruction, ...]:
+        return tuple([instruction for instruction in self.instructions if instruction.opcode == "parameter"])
+
+    @cached_property
+    def ordered(self) -> tuple[Instruction, ...]:
         """Instructions with operands before their users: as printed, except in hand-written text."""
-        seen: set[str] = set()
-        for instruction in self.instructions:
-            if not seen.issuperset(instruction.definitions) and any(
-                    name in self.by_name and name not in seen for name in instruction.definitions):
-                return self._sorted()
-            seen.add(instruction.name)
-        return self.instructions
+        # In order, every name is first mentioned where it is defined.
+        mentioned = dict.fromkeys(chain.from_iterable(map(attrgetter("mentioned"), self.instructions)))
+        return self.instructions if list(mentioned) == list(self.by_name) else self._sorted()
 
     def _sorted(self) -> tuple[Instruction, ...]:
         done: dict[str, Instruction] = {}

@@ -36,6 +36,11 @@ PASS_CALLS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShap
 CONSTANT_CALLS = frozenset({"AllocateBuffer", "CreateBuffer"})
 
 
+def target(instruction: Instruction) -> str:
+    """What a custom-call calls; "" for everything else."""
+    return instruction.attributes.get("custom_call_target", "").strip('"')
+
+
 def kind_of(instruction: Instruction, operand: Shape | None) -> int | None:
     """Strength of what one instruction writes; NOTHING where it writes nothing, None where it makes a new quantity."""
     opcode, result = instruction.opcode, instruction.shape

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import GENERATOR, facts, sentences
-from .analysis import SCHEMA, Analysis, InputError, Mark, ModuleTexts, Progress, StageText
+from .analysis import SCHEMA, Analysis, First, InputError, Mark, ModuleTexts, Progress, StageText
 from .copies import (
     BEFORE_LOOP,
     IN_LOOP,
@@ -19,9 +19,10 @@ from .copies import (
     entry_parameters,
     parameter_copies,
 )
-from .files import ModuleFiles, find_loose_texts, find_modules
+from .files import ModuleFiles, StageFile, find_loose_texts, find_modules
 from .flow import Flow
 from .history import PIPELINE_START, Lineage, follow, layouts_assigned_at, pass_is_known
+from .ir import Computation, number
 from .source import SourceTables
 from .stages import Stage, StageReader
 
@@ -35,11 +36,13 @@ SOME_PASSES = ("Only some passes were dumped: a copy that appears between two of
                "Dump again with --xla_dump_hlo_pass_re=.* to see all.")
 
 
-def analyse(path: str | Path, *, min_bytes: int | None = None, progress: Progress | None = None) -> Analysis:
+def analyse(path: str | Path, *, min_bytes: int | None = None, progress: Progress | None = None,
+            first: First | None = None) -> Analysis:
     """Analyses a dump directory.
 
-    `min_bytes` is the smallest copy that counts (default: 1 MiB or 1% of the largest parameter, per module).
-    Raises InputError where there is nothing to analyse; damage in single files is reported in the report.
+    `min_bytes` is the smallest copy that counts (default: 1 MiB or 1% of the largest parameter, per module). `first` is
+    told what the last stages say long before the passes are known. Raises InputError where there is nothing to analyse;
+    damage in single files is reported in the report.
     """
     root = Path(path)
     if not root.is_dir():
@@ -50,16 +53,23 @@ def analyse(path: str | Path, *, min_bytes: int | None = None, progress: Progres
     tell = progress or (lambda phase, done, total: None)
     left_out = len(modules) - MAX_MODULES
     with _no_collector():
-        done = [part for files in modules[:MAX_MODULES]
-                if (part := _Module(files, min_bytes, tell).analyse()) is not None]
-    if not done:
-        raise InputError("None of the HLO files in this dump could be read as HLO text.")
-    done.sort(key=lambda part: (-part[0]["totals"]["hoisted_bytes"], -part[0]["totals"]["copied_bytes"], part[0]["name"]))
+        parts = [_Module(files, min_bytes, tell) for files in modules[:MAX_MODULES]]
+        found = sorted([(part.begin(), part) for part in parts if part.has_text()], key=lambda pair: _worst_first(pair[0]))
+        if not found:
+            raise InputError("None of the HLO files in this dump could be read as HLO text.")
+        if first is not None:
+            first([summary for summary, _ in found])
+        done = [part.finish() for _, part in found]
+    done.sort(key=lambda part: _worst_first({"name": part[0]["name"], **part[0]["totals"]}))
     for index, (report, _) in enumerate(done):
         report["index"] = index
     notes = [f"{left_out} more modules were left out: at most {MAX_MODULES} are analysed."] if left_out > 0 else []
     report = {"schema": SCHEMA, "generator": GENERATOR, "notes": notes, "modules": [part[0] for part in done]}
     return Analysis(report, [part[1] for part in done])
+
+
+def _worst_first(summary: dict) -> tuple:
+    return -summary["hoisted_bytes"], -summary["copied_bytes"], summary["name"]
 
 
 @contextmanager
@@ -82,34 +92,64 @@ class _Module:
     min_bytes: int | None
     tell: Progress
 
-    def analyse(self) -> tuple[dict, ModuleTexts] | None:
-        """(report of the module, its texts); None where no stage holds HLO."""
-        name = self.files.name or "module " + "+".join(self.files.ids)
+    def __post_init__(self) -> None:
+        self.name = self.files.name or "module " + "+".join(self.files.ids)
         self.reader = StageReader()
-        self._read(name)
-        if not self.stages:
-            return None
+        self.flow = Flow(1)
+        self.tables: dict[int, SourceTables] = {}
+        self.unparsed: list[dict] = []
+
+    def has_text(self) -> bool:
+        """Whether any stage holds HLO; then `stages` is the last one of them alone."""
+        for file in reversed(self.files.stages):
+            self.stages = self._read([file])
+            if self.stages:
+                return True
+        return False
+
+    def begin(self) -> dict:
+        """What the last stage alone says: name, verdict, copies, copied_bytes, hoisted_bytes, temp_bytes."""
+        self.tell(f"finding copies in {self.name}", 0, len(self.files.stages))
+        report = self._analyse()
+        return {"name": self.name, "verdict": report["verdict"], "copies": len(report["copies"]),
+                "copied_bytes": report["totals"]["copied_bytes"], "hoisted_bytes": report["totals"]["hoisted_bytes"],
+                "temp_bytes": report["memory"]["temp_bytes"]}
+
+    def finish(self) -> tuple[dict, ModuleTexts]:
+        """(report of the module, its texts)."""
+        self.unparsed.clear()
+        self.tables.clear()
+        self.stages = self._placed(self._read(self.files.stages))
+        return self._analyse(), self._texts()
+
+    def _analyse(self) -> dict:
         last = self.reader.module(self.stages[-1])
         self.parameters = entry_parameters(last)
         smallest = default_min_bytes(self.parameters) if self.min_bytes is None else max(1, self.min_bytes)
-        flow, self.copies = Flow(smallest), []
-        for number, stage in enumerate(self.stages):
-            self.tell(f"finding copies in {name}", number, len(self.stages))
-            known = self._same_text_before(number)
-            self.copies.append(self.copies[known] if known is not None
-                               else parameter_copies(self.reader.module(stage), flow))
+        if self.flow.min_bytes != smallest:
+            self.flow = Flow(smallest)
+        self.copies: list[StageCopies] = []
+        self.entries: list[Computation | None] = []
+        for index, stage in enumerate(self.stages):
+            self.tell(f"finding copies in {self.name}", index, len(self.stages))
+            if self._same_text_before(index):
+                self.copies.append(self.copies[-1])
+                self.entries.append(self.entries[-1])
+            else:
+                module = self.reader.module(stage)
+                self.copies.append(parameter_copies(module, self.flow))
+                self.entries.append(module.entry)
         self.lineages = follow([stage.file for stage in self.stages], self.copies, [stage.cut for stage in self.stages])
-        self.tables: dict[int, SourceTables] = {}
         self.facts = facts.gather(self.files, self.reader.header(self.stages[-1]), self._sample())
-        return self._report(name, smallest), self._texts(name)
+        return self._report(smallest)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def _read(self, name: str) -> None:
-        self.stages: list[Stage] = []
-        self.unparsed: list[dict] = []
-        for number, file in enumerate(self.files.stages):
-            self.tell(f"reading {name}", number, len(self.files.stages))
+    def _read(self, files: list[StageFile]) -> list[Stage]:
+        """The stages that hold HLO; what is wrong with a file is added to `unparsed`."""
+        stages: list[Stage] = []
+        for index, file in enumerate(files):
+            self.tell(f"reading {self.name}", index, len(files))
             try:
                 stage = self.reader.read(file)
             except OSError as error:
@@ -118,21 +158,21 @@ class _Module:
             if stage.broken:
                 self.unparsed.append({"file": file.name, "reason": stage.broken})
             if len(stage.chunks) > 1:
-                self.stages.append(stage)
-        self._place_named()
+                stages.append(stage)
+        return stages
 
-    def _place_named(self) -> None:
+    @staticmethod
+    def _placed(stages: list[Stage]) -> list[Stage]:
         """Named dumps written while passes still ran go behind the last per-pass stage with the same text."""
-        for stage in [s for s in reversed(self.stages) if s.file.named_rank in (1, 2)]:
-            same = [s for s in self.stages if s.file.step is not None and s.chunks[1:] == stage.chunks[1:]]
+        for stage in [s for s in reversed(stages) if s.file.named_rank in (1, 2)]:
+            same = [s for s in stages if s.file.step is not None and s.chunks[1:] == stage.chunks[1:]]
             if same:
-                self.stages.remove(stage)
-                self.stages.insert(self.stages.index(same[-1]) + 1, stage)
+                stages.remove(stage)
+                stages.insert(stages.index(same[-1]) + 1, stage)
+        return stages
 
-    def _same_text_before(self, number: int) -> int | None:
-        if number and self.stages[number].chunks == self.stages[number - 1].chunks:
-            return number - 1
-        return None
+    def _same_text_before(self, number: int) -> bool:
+        return number > 0 and self.stages[number].chunks == self.stages[number - 1].chunks
 
     def _sample(self) -> str:
         """The beginning of the last stage's largest computation: what the instruction text looks like."""
@@ -141,17 +181,17 @@ class _Module:
 
     # -- the report --------------------------------------------------------------------------------------------------
 
-    def _report(self, name: str, smallest: int) -> dict:
+    def _report(self, smallest: int) -> dict:
         parameters = [self._parameter(parameter) for parameter in self.parameters]
         self.names = {p["number"]: p["op_name"] or p["name"] for p in parameters}
-        copies = [self._copy(f"c{number}", lineage) for number, lineage in enumerate(self.lineages, 1)]
+        copies = [self._copy(f"c{position}", lineage) for position, lineage in enumerate(self.lineages, 1)]
         last = self.copies[-1]
         memory = facts.memory(self.facts, copies)
         patterns = sentences.patterns(copies)
         totals = {"parameter_bytes": sum(p.shape.bytes for p in self.parameters), "copied_bytes": last.sum(),
                   "hoisted_bytes": last.sum(BEFORE_LOOP), "in_loop_bytes": last.sum(IN_LOOP), "min_bytes": smallest}
         return {
-            "name": name, "folder": self.files.folder, "ids": self.files.ids, "platform": self.facts.platform,
+            "name": self.name, "folder": self.files.folder, "ids": self.files.ids, "platform": self.facts.platform,
             "target": self.facts.target, "partitions": self.facts.partitions, "version": self.facts.version,
             "flags": self.facts.flags,
             "files": {"total": self.files.total, "stages": len(self.stages), "unparsed": self.unparsed},
@@ -219,19 +259,19 @@ class _Module:
 
     # -- texts and marks ---------------------------------------------------------------------------------------------
 
-    def _texts(self, name: str) -> ModuleTexts:
-        stages = [StageText(index, stage.file.name, stage.chunks, self._marks(index))
-                  for index, stage in enumerate(self.stages)]
-        return ModuleTexts(name, stages, self.reader.texts)
+    def _texts(self) -> ModuleTexts:
+        stages: list[StageText] = []
+        for index, stage in enumerate(self.stages):
+            marks = stages[-1].marks if self._same_text_before(index) else self._marks(index)
+            stages.append(StageText(index, stage.file.name, stage.chunks, marks))
+        return ModuleTexts(self.name, stages, self.reader.texts)
 
     def _marks(self, index: int) -> tuple[Mark, ...]:
         """Copies of this stage, the parameters of the last stage's copies and who reads them here."""
-        stage, owners, marks = self.copies[index], {}, {}
-        module = self.reader.module(self.stages[index])
-        entry = module.entry.name if module.entry is not None else ""
-        parameters = {p.number: p for p in entry_parameters(module)}
-        for number, lineage in enumerate(self.lineages, 1):
-            identity, match = f"c{number}", lineage.matches[index]
+        stage, entry, owners, marks = self.copies[index], self.entries[index], {}, {}
+        parameters = {number(i.arguments): i.name for i in entry.parameters} if entry is not None else {}
+        for position, lineage in enumerate(self.lineages, 1):
+            identity, match = f"c{position}", lineage.matches[index]
             if match is not None:
                 owners.setdefault(match.key, []).append(identity)
             readers = match.readers if match is not None else stage.readers.get(lineage.copy.largest, ())
@@ -239,7 +279,7 @@ class _Module:
                 marks.setdefault(("consumer", readers[0].computation, readers[0].instruction.name), []).append(identity)
             parameter = parameters.get(lineage.copy.largest[0])
             if parameter is not None:
-                marks.setdefault(("parameter", entry, parameter.name), []).append(identity)
+                marks.setdefault(("parameter", entry.name, parameter), []).append(identity)
         copies = [Mark(c.computation, c.instruction.name, "copy", tuple(owners.get(c.key, ())), c.kind, c.where, c.bytes)
                   for c in stage.copies]
         return (*copies, *(Mark(computation, instruction, role, tuple(ids))

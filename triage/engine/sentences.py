@@ -85,8 +85,8 @@ def _causes(first: dict, group: list[dict]) -> list[str]:
         causes = [f"introduced by `{first['introduced_by']['pass']}`"]
     elif first["between"]:
         causes = ["introduced between `{}` and `{}`".format(*first["between"])]
-    else:
-        return ["already in the program" + _line(first)]
+    else:       # the first text has it: the program's own only if that is what the program came as
+        return ["already in the program" + _line(first)] if first["origin"] == "program" else []
     triggers = {_trigger(copy) for copy in group} - {None}
     if len(triggers) == 1:
         causes.append(f"probably because of `{triggers.pop()}`")     # a suspicion until it is replayed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from sys import intern
 
 from .ir import BALANCE, CLOSE, MAX_DIGITS, OPEN, Computation, Instruction, Shape, Tile, number, split_top
 
@@ -22,7 +23,11 @@ _BEGINS = re.compile(r"\s*(?:ROOT\s+)?%?[^\s=%(){},]+\s+=(?:\s|$)")
 _ARRAY_SHAPE = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[^{}]*)\})?")
 _SHAPE_TOKEN = re.compile(r"\s*(b?\(|[),]|[a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?|[^\s(),]+)")
 _OPCODE = re.compile(r"\s*([\w\-]+)\(")
+#: Nearly every line: an array, and neither brackets nor quotes among the operands. The others are read piece by piece.
+_PLAIN = re.compile(r"\s*(ROOT\s+)?%?([^\s=%(){},]+)\s+=\s+([a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?)\s*([\w\-]+)\(([^()\"]*)\)")
+_LITERALS = frozenset({"constant", "parameter", "iota"})    # their arguments look like operands but name nothing
 _OPERAND_NAME = re.compile(r"%([^\s,(){}\[\]/*]+)")
+_BARE_OPERANDS = re.compile(r"%[\w.\-#]+(?:, %[\w.\-#]+)*")
 _TILES = re.compile(r"\(([^()]*)\)")
 _LAYOUT_EXTRA = re.compile(r"(?<![A-Z])([A-Z]++|#|\*)((?:\([^()]*\))+)")
 MAX_NESTING = 64        # of tuple shapes; what lies deeper is opaque
@@ -65,15 +70,30 @@ class Parser:
         named = computation_head(head)
         if named is None:
             return None
+        lines = body.split("\n")
+        found = list(map(self._lines.get, lines))
+        for position in [position for position, known in enumerate(found) if known is None]:
+            found[position] = self._line(lines[position])
+        end = found.index(None) if None in found else len(found)
+        if lines[end:end + 1] == ["}"] and not any(lines[end + 1:]):
+            instructions, unparsed, closed = found[:end], [], True
+        else:
+            instructions, unparsed, closed = self._assemble(lines, found)
+        root = next((i for i in reversed(instructions) if i.is_root), instructions[-1] if instructions else None)
+        return Computation(*named, tuple(instructions), root, tuple(unparsed), closed)
+
+    def _line(self, line: str) -> Instruction | None:
+        if line not in self._lines:
+            self._lines[line] = self.instruction(line)
+        return self._lines[line]
+
+    def _assemble(self, lines: list[str], found: list[Instruction | None]) -> tuple[list[Instruction], list[str], bool]:
+        """(instructions, lines that are none, whether the computation is closed) of text that is not one per line."""
         instructions: list[Instruction] = []
         unparsed: list[str] = []
         loose: list[str] = []           # lines since the last instruction that is complete in one line
-        lines, closed = self._lines, False
-        for line in body.split("\n"):
-            if line in lines:
-                instruction = lines[line]
-            else:
-                instruction = lines[line] = self.instruction(line)
+        closed = False
+        for line, instruction in zip(lines, found):
             if instruction is not None and not closed:
                 if loose:
                     self._settle(loose, instructions, unparsed)
@@ -87,9 +107,7 @@ class Parser:
             elif line and not line.isspace():
                 loose.append(line)
         self._settle(loose, instructions, unparsed)
-        root = next((i for i in reversed(instructions) if i.is_root), instructions[-1] if instructions else None)
-        return Computation(*named, tuple(instructions), {i.name: i for i in instructions},
-                           root, tuple(unparsed), closed)
+        return instructions, unparsed, closed
 
     def _settle(self, loose: list[str], instructions: list[Instruction], unparsed: list[str]) -> None:
         """Lines that are no instruction alone: the rest of the one before, or one written over several lines."""
@@ -114,6 +132,15 @@ class Parser:
 
     def instruction(self, line: str) -> Instruction | None:
         """One instruction line; None where it is none or is cut."""
+        match = _PLAIN.match(line)
+        if match is None:
+            return self._instruction_in_pieces(line)
+        root, name, text, opcode, arguments = match.groups()
+        shape = self._shapes.get(text) or self._shapes.setdefault(text, _array_shape(text))
+        operands = () if opcode in _LITERALS else _operands(arguments)
+        return Instruction(intern(name), shape, intern(opcode), operands, arguments, line[match.end():], bool(root), line)
+
+    def _instruction_in_pieces(self, line: str) -> Instruction | None:
         match = _INSTRUCTION.match(line)
         if match is None:
             return None
@@ -125,9 +152,8 @@ class Parser:
         if close < 0:
             return None
         arguments = line[opcode.end():close]
-        # Literals and parameter numbers look like operands but name nothing.
-        operands = () if opcode[1] in ("constant", "parameter", "iota") else _operands(arguments)
-        return Instruction(match["name"], shape, opcode[1], operands, arguments, line[close + 1:],
+        return Instruction(intern(match["name"]), shape, intern(opcode[1]),
+                           () if opcode[1] in _LITERALS else _operands(arguments), arguments, line[close + 1:],
                            bool(match["root"]), line)
 
     def shape(self, text: str) -> Shape | None:
@@ -253,7 +279,9 @@ def _operands(arguments: str) -> tuple[str, ...]:
     if not arguments:
         return ()
     arguments = _without_comments(arguments)
+    if _BARE_OPERANDS.fullmatch(arguments):
+        return tuple(map(intern, arguments.replace("%", "").split(", ")))
     if "%" in arguments:
-        return tuple(_OPERAND_NAME.findall(arguments))
+        return tuple(map(intern, _OPERAND_NAME.findall(arguments)))
     parts = split_top(arguments) if "{" in arguments or "(" in arguments or "[" in arguments else arguments.split(",")
-    return tuple(part.split()[-1] for part in parts if part.strip())
+    return tuple(intern(part.split()[-1]) for part in parts if part.strip())
