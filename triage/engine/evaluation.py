@@ -72,7 +72,8 @@ class Evaluation:
         self._old: dict[str, Instruction] = {}      # the instructions of `before`
         self._kept: frozenset[Instruction] = frozenset()    # those that may stand for the same here
         self._known: dict[str, Tree] = {}           # the values in `before`
-        if before is not None and not self.quiet:
+        # Out of order (by hand, or damaged) a value may depend on later ones, or on itself.
+        if before is not None and computation.ordered is computation.instructions:
             self._inherit(before)
 
     def _inherit(self, before: Evaluation) -> None:

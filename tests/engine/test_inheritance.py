@@ -1,0 +1,57 @@
+"""What is taken over from the stage before is what a walk from scratch finds."""
+from __future__ import annotations
+
+import re
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from triage.engine.copies import parameter_copies
+from triage.engine.flow import Flow
+from triage.engine.ir import Module
+from triage.engine.text import Parser, split_chunks
+
+from .programs import modules
+from .test_against_xla import EXAMPLES
+
+NAMES = re.compile(r"(?<=[(,] |.\()[a-z][\w\-]*\.\d+")
+LAYOUT = re.compile(r"(?<=\])\{[\d,]+\}")
+
+
+def parse(parser: Parser, text: str) -> Module:
+    computations = [c for chunk in split_chunks(text)[1:] if (c := parser.computation(chunk)) is not None]
+    entry = next((c for c in computations if c.is_entry), computations[-1])
+    return Module("m", "", {c.name: c for c in computations}, entry)
+
+
+@st.composite
+def changed(draw, text: str) -> str:
+    """The text as a pass might leave it, or as no pass would: it need not make sense."""
+    lines = text.split("\n")
+    for _ in range(draw(st.integers(1, 3))):
+        position = draw(st.integers(0, len(lines) - 1))
+        line, sort = lines[position], draw(st.integers(0, 4))
+        if sort == 0:       # another layout
+            lines[position] = LAYOUT.sub(lambda m: "{" + ",".join(reversed(m[0][1:-1].split(","))) + "}", line, count=1)
+        elif sort == 1:     # another operand, defined or not
+            names = re.findall(r"^\s+(?:ROOT )?(\S+) =", "\n".join(lines), re.M)
+            lines[position] = NAMES.sub(draw(st.sampled_from(names)), line, count=1)
+        elif sort == 2 and " = " in line:
+            del lines[position]
+        elif sort == 3:     # a new quantity
+            lines[position] = re.sub(r"\b(copy|transpose|convert|reverse|bitcast)\(", "dot(", line)
+        elif sort == 4 and " = " in line and " = " in lines[position - 1]:
+            lines[position - 1], lines[position] = line, lines[position - 1]
+    return "\n".join(lines)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(st.data(), modules(), st.sampled_from([1, 40, 90]))
+def test_stages_after_one_another_are_as_each_alone(data, text, smallest):
+    parser, together = Parser(), Flow(smallest)
+    stages = [text]
+    for _ in range(3):
+        stages.append(data.draw(changed(stages[-1])))
+    for stage in [*stages, text, data.draw(modules())]:
+        module = parse(parser, stage)
+        assert parameter_copies(module, together) == parameter_copies(module, Flow(smallest))
