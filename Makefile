@@ -1,11 +1,12 @@
 # make run    start the service on http://127.0.0.1:8000 (PORT=8001 make run for another port)
 # make test   the whole test suite
 # make lint   the style check
+# make bench  how long the engine takes, next to XLA's own parser (DUMP=DIR make bench for another dump)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint clean
+.PHONY: run test lint bench clean
 
 run: $(VENV)/run.stamp
 	@$(BIN)/python manage.py serve
@@ -15,6 +16,9 @@ test: $(VENV)/dev.stamp
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
+
+bench: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.bench $(DUMP)
 
 clean:
 	rm -rf $(VENV)

@@ -54,7 +54,7 @@ class StageCopies:
     state_count: int = 0
     prefetched_bytes: int = 0       # parameters moved whole into another memory space
     prefetched_count: int = 0
-    readers: dict[Source, tuple[Read, ...]] = field(default_factory=dict)   # who reads the parameters themselves
+    readers: dict[Source, tuple[Read, ...]] = field(default_factory=dict)   # who reads the large parameters
     cut: bool = False               # calls are nested or repeated beyond the engine's limits: there may be more
 
     def sum(self, where: str | None = None) -> int:
@@ -89,7 +89,8 @@ def parameter_copies(module: Module, flow: Flow) -> StageCopies:
             continue
         copies.append(_copy(write, shapes, readers))
     prefetched = [size for buffer, size in summary.prefetches.items() if not isinstance(buffer[0], str)]
-    sources = {buffer: _loops_first(readers) for buffer, readers in summary.reads.items() if isinstance(buffer[0], int)}
+    sources = {buffer: _loops_first(readers) for buffer, readers in summary.reads.items()
+               if isinstance(buffer[0], int) and _source_shape(buffer, shapes).bytes >= flow.min_bytes}
     return StageCopies(tuple(copies), sum(w.shape.bytes for w in state), len(state), sum(prefetched), len(prefetched),
                        sources, summary.cut)
 

@@ -116,9 +116,11 @@ class Evaluation:
 
     def _is_as_before(self, instruction: Instruction) -> bool:
         """Whether users of an instruction find the same value and shape as at the stage before."""
-        old = self._old.get(instruction.name)
-        return (old is not None and old.shape == instruction.shape
-                and self.values.get(instruction.name) == self._known.get(instruction.name))
+        old, name = self._old.get(instruction.name), instruction.name
+        if old is None or not (old.shape is instruction.shape or old.shape == instruction.shape):
+            return False
+        now, then = self.values.get(name), self._known.get(name)
+        return now is then or now == then
 
     def _follow(self, instruction: Instruction) -> None:
         role, definitions, name = ROLES[instruction.opcode], instruction.definitions, instruction.name

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MAX_GROWTH = 16         # a callee's own parameter smaller than `min_bytes` by more than this is not followed
 _ASYNC = ("-start", "-update", "-done")
-_INDEX = re.compile(r"\s*,\s*index=(\d+)")
+_INDEX = re.compile(r",\s*index=(\d{1,9})(?!\d)")
 
 
 def plain(e: Evaluation, instruction: Instruction) -> Tree:
@@ -72,7 +72,7 @@ def tuple_(e: Evaluation, instruction: Instruction) -> Tree:
 
 def element(e: Evaluation, instruction: Instruction) -> Tree:
     match = _INDEX.match(instruction.tail)
-    index = number(match[1] if match else instruction.attributes.get("index", ""))
+    index = int(match[1]) if match else number(instruction.attributes.get("index", ""))
     if not instruction.operands or index is None:
         return like(instruction.shape, IMPURE)
     value = e.operand(instruction.operands[0])

@@ -24,10 +24,9 @@ _ARRAY_SHAPE = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layou
 _SHAPE_TOKEN = re.compile(r"\s*(b?\(|[),]|[a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?|[^\s(),]+)")
 _OPCODE = re.compile(r"\s*([\w\-]+)\(")
 #: Nearly every line: an array, and neither brackets nor quotes among the operands. The others are read piece by piece.
-_PLAIN = re.compile(r"\s*(ROOT\s+)?%?([^\s=%(){},]+)\s+=\s+([a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?)\s*([\w\-]+)\(([^()\"]*)\)")
+_PLAIN = re.compile(r' *(ROOT )?%?([^\s=%(){},]+) = ([a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?) ([\w\-]+)\(([^()"]*)\)')
 _LITERALS = frozenset({"constant", "parameter", "iota"})    # their arguments look like operands but name nothing
 _OPERAND_NAME = re.compile(r"%([^\s,(){}\[\]/*]+)")
-_BARE_OPERANDS = re.compile(r"%[\w.\-#]+(?:, %[\w.\-#]+)*")
 _TILES = re.compile(r"\(([^()]*)\)")
 _LAYOUT_EXTRA = re.compile(r"(?<![A-Z])([A-Z]++|#|\*)((?:\([^()]*\))+)")
 MAX_NESTING = 64        # of tuple shapes; what lies deeper is opaque
@@ -63,6 +62,7 @@ class Parser:
     def __init__(self) -> None:
         self._lines: dict[str, Instruction | None] = {}
         self._shapes: dict[str, Shape] = {}
+        self._names: dict[str, str] = {}        # of instructions
 
     def computation(self, chunk: str) -> Computation | None:
         """The computation a chunk holds; None where the chunk does not start like one."""
@@ -83,9 +83,10 @@ class Parser:
         return Computation(*named, tuple(instructions), root, tuple(unparsed), closed)
 
     def _line(self, line: str) -> Instruction | None:
-        if line not in self._lines:
-            self._lines[line] = self.instruction(line)
-        return self._lines[line]
+        if line in self._lines:
+            return self._lines[line]
+        instruction = self._lines[line] = self.instruction(line)
+        return instruction
 
     def _assemble(self, lines: list[str], found: list[Instruction | None]) -> tuple[list[Instruction], list[str], bool]:
         """(instructions, lines that are none, whether the computation is closed) of text that is not one per line."""
@@ -137,8 +138,15 @@ class Parser:
             return self._instruction_in_pieces(line)
         root, name, text, opcode, arguments = match.groups()
         shape = self._shapes.get(text) or self._shapes.setdefault(text, _array_shape(text))
-        operands = () if opcode in _LITERALS else _operands(arguments)
-        return Instruction(intern(name), shape, intern(opcode), operands, arguments, line[match.end():], bool(root), line)
+        name, names = intern(name), self._names
+        names[name] = name
+        operands: tuple[str, ...] = ()
+        if arguments and opcode not in _LITERALS:
+            try:    # nearly always names of lines above and nothing else
+                operands = tuple([names[operand] for operand in arguments.replace("%", "").split(", ")])
+            except KeyError:
+                operands = _operands(arguments)
+        return Instruction(name, shape, intern(opcode), operands, arguments, line[match.end():], root is not None, line)
 
     def _instruction_in_pieces(self, line: str) -> Instruction | None:
         match = _INSTRUCTION.match(line)
@@ -279,8 +287,6 @@ def _operands(arguments: str) -> tuple[str, ...]:
     if not arguments:
         return ()
     arguments = _without_comments(arguments)
-    if _BARE_OPERANDS.fullmatch(arguments):
-        return tuple(map(intern, arguments.replace("%", "").split(", ")))
     if "%" in arguments:
         return tuple(map(intern, _OPERAND_NAME.findall(arguments)))
     parts = split_top(arguments) if "{" in arguments or "(" in arguments or "[" in arguments else arguments.split(",")
