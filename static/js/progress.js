@@ -1,9 +1,34 @@
-// A dump that is being analysed: asks once a second how far it is, and loads the page anew when it is finished.
+// A dump that is being analysed: asks once a second how far it is, shows what the last stages say as soon
+// as that is known, and loads the page anew when it is finished.
 const box = document.getElementById("progress");
 const text = document.getElementById("progress-text");
+const first = document.getElementById("first");
 const bar = document.getElementById("progress-bar");
 
+// HLO names stand in backticks.
+function ticked(sentence) {
+  return sentence.split("`").map((part, index) => {
+    if (index % 2 === 0) return part;
+    const code = document.createElement("code");
+    code.textContent = part;
+    return code;
+  });
+}
+
+function showFirst(modules) {
+  if (!modules.length || !first.hidden) return;
+  first.querySelector("ul").replaceChildren(...modules.map((module) => {
+    const name = document.createElement("strong");
+    name.textContent = module.name;
+    const item = document.createElement("li");
+    item.append(name, " ", ...ticked(module.verdict));
+    return item;
+  }));
+  first.hidden = false;
+}
+
 function show(state) {
+  showFirst(state.first);
   const phase = state.phase ? state.phase[0].toUpperCase() + state.phase.slice(1) : "Starting";
   const words = state.status === "queued" ? "Waiting for a worker."
     : state.total ? `${phase}: ${state.done} of ${state.total}` : phase;

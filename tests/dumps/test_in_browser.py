@@ -57,6 +57,17 @@ def test_every_real_dump_ends_on_a_page_with_its_true_numbers(page, live_service
         assert expected in text
 
 
+def test_the_last_stage_is_told_before_the_history(page, live_service, shared_dumps):
+    page.goto(live_service + "/")
+    page.set_input_files("#archive", str(shared_dumps / "h100-jaxlib0.10.2-attn_160_layers.tar.xz"))
+    page.wait_for_selector("#first li", timeout=120_000)
+    told = page.locator("#first li").inner_text()
+    assert page.locator("#progress").is_visible()
+    assert "480 parameters, 240.0 MiB, transposed before the loop while.646" in told and "introduced" not in told
+    assert page.locator("#first li code").all_inner_texts() == ["while.646"]
+    assert "introduced by" in finished(page, 240_000)
+
+
 def test_a_folder_is_filtered_packed_and_sent(page, live_service, unpack_dump, tmp_path):
     folder = tmp_path / "my dump"
     folder.mkdir()

@@ -250,12 +250,15 @@ def test_progress_is_written_while_it_runs():
     files = {f"d/module_0001.jit_many.{i:04d}.pipe.after_p{i}.before_q.txt": text + f"// {i}\n" * 2000 for i in range(400)}
     dump = uploaded(archive({"d/module_0001.jit_many.before_optimizations.txt": text, **files}))
     seen: set[str] = set()
+    told: set[str] = set()
     done = threading.Event()
 
     def watch() -> None:
         from django.db import connection
         while not done.is_set():
-            seen.add(Dump.objects.get(pk=dump.pk).phase)
+            row = Dump.objects.get(pk=dump.pk)
+            seen.add(row.phase)
+            told.update(module["verdict"] for module in row.first)
             time.sleep(0.02)
         connection.close()
 
@@ -264,8 +267,10 @@ def test_progress_is_written_while_it_runs():
     analysis.run(dump.id)
     done.set()
     watcher.join()
-    assert Dump.objects.get(pk=dump.pk).status == "done"
+    finished = Dump.objects.get(pk=dump.pk)
+    assert (finished.status, finished.first) == ("done", [])
     assert any(phase for phase in seen), seen
+    assert len(told) == 1 and "2.0 MiB, transposed outside any loop" in told.pop()
 
 
 def test_no_child_outlives_the_job():

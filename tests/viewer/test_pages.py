@@ -230,3 +230,11 @@ def test_short_gaps_are_not_folded():
     shown = [True, False, False, True, False, False, False, True]
     rows._fill_short_gaps(shown)
     assert shown == [True, True, True, True, False, False, False, True]
+
+
+def test_a_page_that_waits_says_what_the_last_stage_says(client, db):
+    first = [{"name": "jit_<b>f", "verdict": "12 parameters, 24.0 MiB, transposed before the loop `while.<i>`."}]
+    waiting = Dump.objects.create(name="d", status=Dump.Status.RUNNING, first=first)
+    html = get(client, waiting.get_absolute_url())
+    assert "24.0 MiB, transposed before the loop <code>while.&lt;i&gt;</code>" in html and "jit_&lt;b&gt;f" in html
+    assert client.get(f"/d/{waiting.id}/progress").json()["first"] == first

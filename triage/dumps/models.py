@@ -31,6 +31,8 @@ class Dump(models.Model):
     phase = models.CharField(max_length=200, blank=True)
     done = models.IntegerField(default=0, help_text="of `total` steps of the phase")
     total = models.IntegerField(default=0)
+    first = models.JSONField(default=list, blank=True,
+                             help_text="modules with what their last stage says, while the passes are still being followed")
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True)
     finished = models.DateTimeField(null=True)

@@ -80,7 +80,7 @@ def api_upload(request: HttpRequest) -> HttpResponse:
 def progress(request: HttpRequest, dump_id: str) -> JsonResponse:
     dump = get_object_or_404(Dump, pk=dump_id)
     return JsonResponse({"status": dump.status, "phase": dump.phase, "done": dump.done, "total": dump.total,
-                         "files": dump.files, "error": dump.error, "finished": dump.is_finished,
+                         "files": dump.files, "first": dump.first, "error": dump.error, "finished": dump.is_finished,
                          "url": dump.get_absolute_url()})
 
 

@@ -67,7 +67,8 @@ def claim(dump_id: str) -> Dump | None:
     """Takes the lease of a dump that waits or whose attempt died; None where there is nothing to do."""
     now, lease = timezone.now(), new_lease()
     free = Dump.objects.filter(Q(status=Dump.Status.QUEUED) | _dead(now), pk=dump_id)
-    if not free.update(status=Dump.Status.RUNNING, lease=lease, heartbeat=now, started=now, phase="", done=0, total=0):
+    if not free.update(status=Dump.Status.RUNNING, lease=lease, heartbeat=now, started=now, phase="", done=0, total=0,
+                       first=[]):
         return None
     dump = Dump.objects.get(pk=dump_id)
     dump.attempts += 1
@@ -138,7 +139,7 @@ def _machine() -> str:
 def _finish(dump: Dump, error: str) -> None:
     dump.status, dump.error = (Dump.Status.FAILED, error) if error else (Dump.Status.DONE, "")
     Dump.objects.filter(pk=dump.pk, lease=dump.lease).update(
-        status=dump.status, error=error, finished=timezone.now(), phase="", done=0, total=0)
+        status=dump.status, error=error, finished=timezone.now(), phase="", done=0, total=0, first=[])
 
 
 @dataclass
@@ -218,8 +219,7 @@ class _Attempt:
     def _hear(self, message: dict) -> None:
         if "phase" in message:
             self.last = {**self.last, "phase": message["phase"][:200], "done": message["done"], "total": message["total"]}
-        if "files" in message:
-            self.last = {**self.last, "files": message["files"]}
+        self.last |= {key: message[key] for key in ("files", "first") if key in message}
         if "error" in message or "finished" in message:
             self.error = message.get("error", "")
 

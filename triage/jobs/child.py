@@ -2,7 +2,7 @@
 
 A hostile dump may eat memory or time or crash an interpreter; then this process ends and the worker does not. It knows
 neither settings nor database. The job comes as JSON on standard input; every line of output is one JSON message:
-{"phase", "done", "total"}, {"files": n} after unpacking, and at the end {"finished": true} or {"error": sentence}.
+{"phase", "done", "total"}, {"files": n} after unpacking, {"first": modules} as soon as the last stages are read, and at the end {"finished": true} or {"error": sentence}.
 """
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from triage.engine.analysis import InputError
 from triage.engine.archive import Limits, unpack
 from triage.engine.cost import human_bytes
 from triage.engine.report import analyse
+
+MAX_FIRST = 20      # modules of which the first verdict is told
 
 
 def main() -> None:
@@ -48,7 +50,8 @@ def _analyse(job: dict) -> None:
     with tempfile.TemporaryDirectory(prefix="unpacked-", dir=job["scratch"]) as folder:
         unpacked = unpack(job["archive"], Path(folder), Limits(files=job["files"], bytes=job["bytes"]), job["name"])
         _tell(files=unpacked.files)
-        analysis = analyse(folder, progress=lambda phase, done, total: _tell(phase=phase, done=done, total=total))
+        analysis = analyse(folder, progress=lambda phase, done, total: _tell(phase=phase, done=done, total=total),
+                           first=lambda modules: _tell(first=modules[:MAX_FIRST]))
     analysis.report["notes"] += unpacked.notes
     _tell(phase="storing the result", done=0, total=1)
     pack.write_analysis(analysis, lambda name, content: Path(job["result"], name).write_bytes(content))
