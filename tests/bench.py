@@ -46,7 +46,8 @@ def _unpacked(scratch: Path) -> Path:
 def _compare(folder: Path, scratch: Path) -> None:
     whole = [(_measure("engine", folder), _measure("xla", folder)) for _ in range(ROUNDS)]
     engine, xla = (min(runs, key=lambda run: run["seconds"]) for runs in zip(*whole))
-    print(f"{folder.name}: {engine['stages']} stages, {engine['text'] / MB:.0f} MB, {engine['distinct'] / MB:.0f} MB of it distinct")
+    print(f"{folder.name}: {engine['stages']} stages, {engine['text'] / MB:.0f} MB, "
+          f"{engine['distinct'] / MB:.0f} MB of it distinct")
     print(f"  whole analysis        {engine['seconds']:6.1f} s, peak memory {engine['peak'] / 1e9:.2f} GB")
     print(f"  first verdict after   {engine['first']:6.1f} s")
     print(f"  XLA parses the texts  {xla['seconds']:6.1f} s  ({xla['files']} files)")

@@ -87,8 +87,9 @@ class Service:
         self._manage("collectstatic", "--no-input", blame="The static files cannot be collected")
         fd = listener.fileno()
         self._spawn("web", web_command(f"fd://{fd}", self.options), pass_fds=(fd,))
-        # Its warm stop would wait for the running analysis; tied to a supervisor that is gone it must not.
-        self._spawn("worker", worker_command(self.options), orphan_signal=signal.SIGQUIT)
+        # Its warm stop would wait for the running analysis, and a cold one can hang where the broker ended first. Its
+        # pool is tied to it.
+        self._spawn("worker", worker_command(self.options), orphan_signal=signal.SIGKILL)
         self._wait_until_ready(listener.getsockname()[1])
         if self.options.example:
             self._spawn("example", _manage_command("example"), needed=False)

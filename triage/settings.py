@@ -90,6 +90,8 @@ USE_I18N = False
 # A folder dropped into a form without JavaScript is one multipart request with a part for every file.
 DATA_UPLOAD_MAX_NUMBER_FILES = TRIAGE_MAX_FILES
 
+CSRF_FAILURE_VIEW = "triage.dumps.views.csrf_failure"
+
 # --- database ---
 _SQLITE_OPTIONS = {
     # Readers never wait for a writer, and a write transaction takes its lock at the start instead of failing half-way.
@@ -161,6 +163,8 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "kombu": {"level": "WARNING"},
+        # Requests for other hosts' names are scanners' and are answered with 400: no news.
+        "django.security.DisallowedHost": {"handlers": [], "propagate": False},
         "amqp": {"level": "WARNING"},
     },
 }

@@ -1,6 +1,9 @@
-from django.urls import include, path
+from django.urls import include, path, register_converter
 
+from triage.dumps.models import IdConverter
 from triage.health import healthz
+
+register_converter(IdConverter, "dump")
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),

@@ -35,12 +35,14 @@ def queued(monkeypatch) -> list[str]:
     return ids
 
 
-def archive(text: str = SMALL) -> bytes:
+def archive(text: str = SMALL, **others: str) -> bytes:
+    """A dump of one text; `others` are files beside it, by the end of their names."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        member = tarfile.TarInfo("d/module_0001.jit_small.before_optimizations.txt")
-        member.size = len(text)
-        tar.addfile(member, io.BytesIO(text.encode()))
+        for ending, content in {"before_optimizations.txt": text, **others}.items():
+            member = tarfile.TarInfo(f"d/module_0001.jit_small.{ending}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content.encode()))
     return buffer.getvalue()
 
 
@@ -195,3 +197,62 @@ def test_unknown_dumps_are_not_found(client, path):
     ("/", "dump"), ("n" * 500, "n" * 200)])
 def test_names_are_cleaned(given, kept):
     assert clean_name(given) == kept
+
+
+@pytest.mark.parametrize("path", ["", "progress", "report.json", "m/0/", "m/0/s/0/", "m/0/s/0/text", "m/0/issue/",
+                                  "m/0/issue.md"])
+@pytest.mark.parametrize("dump_id", ["%00", "a", "%FF", "%0A" * 22, "a" * 21, "a" * 23, "é" * 22])
+def test_what_cannot_be_an_id_is_not_found(client, db, dump_id, path):
+    assert client.get(f"/d/{dump_id}/{path}").status_code == 404
+
+
+@pytest.mark.parametrize("token", ["\xff", "x", "x" * 33, "\x01" * 32, "'" * 32])
+def test_a_cookie_that_is_not_ours_is_replaced(client, db, token):
+    client.cookies["triage_owner"] = token
+    answer = client.get("/")
+    assert answer.status_code == 200 and len(answer.cookies["triage_owner"].value) == 32
+
+
+FORM = "multipart/form-data; boundary=b"
+PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="d.tar"\r\n\r\n'
+
+
+@pytest.mark.parametrize("kind, body", [
+    ("multipart/form-data", b"x"), (FORM, b"garbage"), (FORM, PART + b"half a fi"), (FORM, PART[:20]),
+    (FORM, PART.replace(b'"file"', b'"' + b"n" * 100_000 + b'"') + b"\r\n--b--\r\n"),
+    (FORM, b"".join(b'--b\r\nContent-Disposition: form-data; name="f%d"\r\n\r\n\r\n' % i for i in range(2000)) + b"--b--\r\n"),
+], ids=["no boundary", "garbage", "cut in the file", "cut in the head", "long name", "many fields"])
+def test_a_damaged_form_is_refused_in_a_sentence(client, queued, kind, body):
+    answer = client.post("/api/dumps", body, content_type=kind)
+    assert answer.status_code == 400 and answer.json()["error"].endswith(".") and not Dump.objects.exists()
+
+
+def test_a_page_that_is_too_old_says_so(db):
+    strict = Client(enforce_csrf_checks=True)
+    dump = Dump.objects.create(name="d", status=Dump.Status.FAILED)
+    script = strict.post(f"/d/{dump.id}/retry")
+    assert script.status_code == 403 and "too old" in script.json()["error"]
+    person = strict.post(f"/d/{dump.id}/retry", headers={"accept": "text/html"})
+    assert person.status_code == 403 and "This was not sent" in person.content.decode()
+    assert "DEBUG" not in person.content.decode()
+
+
+def test_a_dump_whose_message_was_never_sent_is_found_at_once(client, monkeypatch, db):
+    """The web process may be killed between the row and the message."""
+    monkeypatch.setattr("triage.dumps.intake.enqueue", lambda dump: None)
+    dump = Dump.objects.get(pk=send(client, archive()).json()["id"])
+    sent: list[str] = []
+    monkeypatch.setattr("triage.jobs.analysis.enqueue", lambda dump: sent.append(dump.id))
+    assert analysis.requeue_lost() == sent == [dump.id]
+
+
+def test_text_that_no_database_takes_is_stored_all_the_same(client, queued):
+    metadata = ', metadata={op_name="a\\000b" source_file="/m\\000.py" source_line=3}'
+    text = SMALL.replace("dimensions={1,0}", "dimensions={1,0}" + metadata)
+    target = {"gpu_target_config.pbtxt": 'device_description_str: "H' + chr(0) + '100"\n'}
+    dump = Dump.objects.get(pk=send(client, archive(text, **target)).json()["id"])
+    analysis.run(dump.id)
+    dump.refresh_from_db()
+    assert (dump.status, dump.error) == ("done", "")
+    assert "2.0 MiB" in dump.modules.get().verdict
+    assert client.get(dump.get_absolute_url()).status_code == 200

@@ -68,12 +68,43 @@ def test_an_archive_and_a_smallest_size(dump, tmp_path):
     (["noise.bin"], "is no archive and no HLO text"),
     (["dump", "--json", "no/such/folder/r.json"], "No such file or directory"),
     (["dump", "--min-bytes", "-3"], "no positive number"),
+    (["dump", "--min-bytes", "9" * 400], "no positive number"),
+    (["dump", "--min-bytes", "9" * 5000], "no positive number"),
+    (["dump", "--json", "/dev/full"], "/dev/full cannot be written: No space left on device."),
+    (["pipe"], "pipe is neither a directory nor a file."),
+    (["/dev/zero"], "/dev/zero is neither a directory nor a file."),
+    ([""], "The path is empty"),
     ([], "required: path"),
 ])
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(dump, tmp_path, arguments, sentence):
     (tmp_path / "empty").mkdir()
     (tmp_path / "noise.bin").write_bytes(os.urandom(5000))
+    os.mkfifo(tmp_path / "pipe")
     done = triage(*arguments, cwd=tmp_path)
     assert done.returncode == 2 and sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert len([line for line in done.stderr.splitlines() if line and not line.startswith((" ", "usage"))]) == 1
+
+
+def test_a_full_disk_behind_standard_output(dump, tmp_path):
+    for arguments in ([dump], [dump, "--json", "-"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([sys.executable, ROOT / "manage.py", "triage", *arguments], cwd=tmp_path, stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stderr) == (2, "Standard output cannot be written: No space left on device.\n")
+
+
+def test_pipes_and_devices_in_a_dump_are_not_read(dump, tmp_path):
+    os.mkfifo(dump / "module_0002.jit_p.before_optimizations.txt")
+    (dump / "module_0003.jit_z.before_optimizations.txt").symlink_to("/dev/zero")
+    os.mkfifo(dump / "loose.hlo")
+    done = triage(dump, cwd=tmp_path)
+    assert done.returncode == 0 and "jit_small" in done.stdout
+
+
+def test_names_that_are_no_text_are_written_all_the_same(dump, tmp_path):
+    os.rename(os.fsencode(dump / "module_0001.jit_small.before_optimizations.txt"),
+              os.fsencode(dump) + b"/module_0001.jit_\xff.before_optimizations.txt")
+    done = triage(dump, "--json", tmp_path / "r.json", "--markdown", tmp_path / "r.md", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "transposed" in (tmp_path / "r.md").read_text() and json.loads((tmp_path / "r.json").read_text())

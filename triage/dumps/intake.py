@@ -4,6 +4,7 @@ from __future__ import annotations
 import errno
 import logging
 import unicodedata
+from datetime import datetime
 from typing import Protocol
 
 from django.conf import settings
@@ -45,7 +46,7 @@ def receive(stream: Readable, name: str, *, length: int | None = None, owner_tok
     `length` is how many bytes there must be, where the sender said so. `owner_token` is what proves later that the dump
     is the uploader's own; only its hash is kept.
     """
-    dump = Dump(name=clean_name(name), is_example=is_example, heartbeat=timezone.now(),
+    dump = Dump(name=clean_name(name), is_example=is_example,
                 owner_key_hash=hash_key(owner_token) if owner_token else "")
     check_length(length)
     try:
@@ -103,11 +104,13 @@ def _check_kind(spool: File, name: str) -> None:
 def enqueue(dump: Dump) -> None:
     """Puts the analysis into the queue. Where there is no broker the dump stays queued until a worker looks for it."""
     from triage.jobs.tasks import analyse_dump  # the tasks need the models of this app
+    sent: datetime | None = timezone.now()
     try:
         analyse_dump.delay(dump.id)
     except OperationalError:
         logger.warning("dump %s: no broker, the analysis waits until a worker looks for lost ones", dump.id)
-        Dump.objects.filter(pk=dump.pk, status=Dump.Status.QUEUED).update(heartbeat=None)
+        sent = None
+    Dump.objects.filter(pk=dump.pk, status=Dump.Status.QUEUED).update(heartbeat=sent)
 
 
 def clean_name(name: str) -> str:

@@ -13,6 +13,17 @@ def new_id() -> str:
     return secrets.token_urlsafe(16)
 
 
+class IdConverter:
+    """The ids of dumps in addresses; anything else is not found."""
+    regex = r"[A-Za-z0-9_-]{22}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
 def hash_key(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 

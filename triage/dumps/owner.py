@@ -4,6 +4,7 @@ A cookie and not the session: uploads run at the same time, and of two requests 
 """
 from __future__ import annotations
 
+import re
 import secrets
 
 from django.conf import settings
@@ -13,6 +14,7 @@ from django.http import HttpRequest, HttpResponseBase
 from triage.dumps.models import Dump, hash_key
 
 COOKIE = "triage_owner"
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{32}")
 
 
 def new_token() -> str:
@@ -20,8 +22,9 @@ def new_token() -> str:
 
 
 def token_of(request: HttpRequest) -> str | None:
-    """This browser's token; None where it has none yet."""
-    return request.COOKIES.get(COOKIE) or None
+    """This browser's token; None where it has none of ours yet."""
+    token = request.COOKIES.get(COOKIE, "")
+    return token if _TOKEN.fullmatch(token) else None
 
 
 def remember(request: HttpRequest, response: HttpResponseBase, token: str) -> None:

@@ -83,12 +83,17 @@ def write_analysis(analysis: Analysis, write: Write) -> None:
     write("summary", json.dumps([_summary(module) for module in analysis.report["modules"]]).encode())
 
 
+def storable(text: str) -> str:
+    """The text as every database takes it: PostgreSQL has no NUL, and half of a surrogate pair is no UTF-8."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
 def _summary(module: dict) -> dict:
     """The fields of a DumpModule row. Sums of a hostile module may be larger than any column."""
     sums = {name: module["totals"][name] for name in ("copied_bytes", "hoisted_bytes", "in_loop_bytes")}
     sums |= {"temp_bytes": module["memory"].get("temp_bytes"), "copies": len(module["copies"])}
-    return {"name": module["name"], "platform": (module["platform"] or "")[:100],
-            "target": (module["target"] or "")[:200], "verdict": module["verdict"][:400],
+    return {"name": storable(module["name"]), "platform": storable(module["platform"] or "")[:100],
+            "target": storable(module["target"] or "")[:200], "verdict": storable(module["verdict"])[:400],
             **{name: count if count is None else min(count, MAX_COLUMN) for name, count in sums.items()}}
 
 

@@ -6,7 +6,7 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("upload", views.upload, name="upload"),
     path("api/dumps", views.api_upload, name="api-upload"),
-    path("d/<str:dump_id>/progress", views.progress, name="dump-progress"),
-    path("d/<str:dump_id>/report.json", views.report_json, name="report-json"),
-    path("d/<str:dump_id>/retry", views.retry, name="dump-retry"),
+    path("d/<dump:dump_id>/progress", views.progress, name="dump-progress"),
+    path("d/<dump:dump_id>/report.json", views.report_json, name="report-json"),
+    path("d/<dump:dump_id>/retry", views.retry, name="dump-retry"),
 ]

@@ -1,8 +1,13 @@
 """The front page, uploads, and what scripts ask about a dump."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.core.exceptions import BadRequest, SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -39,7 +44,8 @@ def upload(request: HttpRequest) -> HttpResponse:
     """From the browser: an archive as the body (by script, answered with JSON) or in a form."""
     try:
         _check_length(request)
-        return _upload(request)
+        with _readable_form():
+            return _upload(request)
     except UploadRefused as refusal:
         if not _is_form(request):
             return JsonResponse({"error": str(refusal)}, status=refusal.status)
@@ -125,10 +131,27 @@ def _receive(request: HttpRequest, token: str) -> Dump:
     name = request.GET.get("name", "")
     if not _is_form(request):
         return receive(_body(request), name, length=_length(request), owner_token=token)
-    sent = next(iter(request.FILES.values()), None)
+    with _readable_form():
+        sent = next(iter(request.FILES.values()), None)
     if sent is None:
-        raise UploadRefused("No file was sent: choose an archive first.")
+        raise UploadRefused("No whole file arrived: none was chosen, or the upload broke off.")
     return receive(sent.file, name or sent.name, length=sent.size, owner_token=token)
+
+
+@contextmanager
+def _readable_form() -> Iterator[None]:
+    """Django's errors for a form that is damaged, too long or broke off, as a sentence."""
+    try:
+        yield
+    except (MultiPartParserError, BadRequest, SuspiciousOperation, UnreadablePostError) as error:
+        raise UploadRefused("The form cannot be read: it is damaged, or it broke off. Send it again.") from error
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form that does not prove where it comes from; the usual cause is a page that is open since yesterday."""
+    if "text/html" in request.headers.get("Accept", ""):
+        return render(request, "403_csrf.html", status=403)
+    return JsonResponse({"error": "This page is too old to send from: reload it, then send again."}, status=403)
 
 
 def _body(request: HttpRequest) -> Readable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .files import ModuleFiles
-from .memory import read_memory
+from .memory import put_copies, read_memory
 from .version import Facts, guess_version, read_debug_options, read_target
 
 MAX_SIDE_FILE = 64 * 1024 * 1024        # of a memory report or an option file; a larger one is left out, and named
@@ -48,20 +48,13 @@ def gather(files: ModuleFiles, header: str, sample: str) -> ModuleFacts:
 def memory(found: ModuleFacts, copies: list[dict]) -> dict:
     """The report's `memory`; also fills in `live_at_peak` of the copies where the dump tells."""
     result = read_memory(found.readers)
-    live = result.pop("live_at_peak", None)
-    found.notes += result.pop("notes", [])
-    if live is not None:
-        for copy in copies:
-            copy["live_at_peak"] = copy["instruction"] in live
-    hoisted = sum(copy["bytes"] for copy in copies if copy["where"] == "before_loop")
-    temp = result.get("temp_bytes")
-    # More than all of it would mean that the copies lie elsewhere (on-chip memory): then there is no share to tell.
-    result["share_of_temp"] = hoisted / temp if temp and hoisted <= temp else None
+    put_copies(result, copies)
+    found.notes += result.pop("notes")
     return result
 
 
 def _reader(path: Path) -> Callable[[], str]:
-    return lambda: path.read_text("utf-8", "backslashreplace")
+    return lambda: path.read_text("utf-8", "backslashreplace").replace("\0", "\\0")
 
 
 def _first(found: ModuleFacts, ending: str) -> str:

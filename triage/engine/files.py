@@ -104,7 +104,8 @@ def _walk(root: Path) -> list[tuple[str, Path]]:
     for folder, folders, names in os.walk(root):
         folders.sort()
         relative = os.path.relpath(folder, root)
-        paths += [("" if relative == "." else relative, Path(folder, name)) for name in sorted(names)]
+        paths += [("" if relative == "." else relative, path) for name in sorted(names)
+                  if (path := Path(folder, name)).is_file()]        # a pipe or a device would never end
     return paths
 
 

@@ -52,7 +52,7 @@ class Lineage:
     introduced_by: Pass | None          # None: already in the first text, or the passes are not in the dump
     between: tuple[str, str] | None     # labels of the stages around it where the pass is not in the dump
     trigger: Trigger | None
-    origin: str                         # "program" or "compiler"
+    origin: str                         # "program", "compiler"; "unknown": in the first text, which is not the program's
     origin_instruction: tuple[int, Instruction] | None      # (stage index, instruction) that stands for the source line
     free_until: str | None
     reason: str                         # what the consumer wanted, in words; "" where the text does not tell
@@ -141,9 +141,10 @@ def _lineage(copy: ParameterCopy, matches: tuple[ParameterCopy | None, ...], his
     there = matches[first] or copy
     run, between = history.passes[first]
     earlier, free = _earlier_run(copy, history.indexes, first), _free_run(copy, history.stages, first)
-    own = min(earlier, free) == 0 and history.files[0].named_rank == 0
+    start = min(earlier, free)
+    origin = "compiler" if start > 0 else "program" if history.files[0].named_rank == 0 else "unknown"
     return Lineage(copy, matches, first, run, between, _trigger(copy, history, first, earlier, free),
-                   "program" if own else "compiler", _origin_instruction(copy, history, first, earlier, free),
+                   origin, _origin_instruction(copy, history, first, earlier, free),
                    LAYOUT_ASSIGNMENT if free < first or _undecided(there, history.files, first) else None,
                    consumer_reason(there))
 

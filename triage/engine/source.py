@@ -65,7 +65,7 @@ def unquote(text: str) -> str:
     def plain(match: re.Match) -> str:
         code = match[1]
         return chr(int(code, 8) & 255) if code[0] in "01234567" else _SIMPLE.get(code, code)
-    inner = _ESCAPE.sub(plain, text[1:-1])
+    inner = _ESCAPE.sub(plain, text[1:-1]).replace("\0", "\\0")
     try:
         return inner.encode("latin-1").decode("utf-8")
     except UnicodeError:

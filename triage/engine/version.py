@@ -4,6 +4,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from .ir import MAX_DIGITS
+
 _OPTION = re.compile(r"^(\w+):\s*(.*)$")
 _STRING = re.compile(r'^"((?:[^"\\]|\\.)*)"$')
 _TYPED_OPERAND = re.compile(r"= \S+ [\w\-]+\([a-z]\w*\[[\d,]*\](?:\{[^}]*\})? %")
@@ -82,5 +84,5 @@ def read_target(text: str) -> dict:
     for key, field_name in (("cores", "core_count"), ("memory_bytes", "device_memory_size")):
         match = re.search(rf"\b{field_name}:\s*(\d+)", text)
         if match:
-            result[key] = int(match[1])
+            result[key] = int(match[1][:MAX_DIGITS])
     return result

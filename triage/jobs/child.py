@@ -2,7 +2,8 @@
 
 A hostile dump may eat memory or time or crash an interpreter; then this process ends and the worker does not. It knows
 neither settings nor database. The job comes as JSON on standard input; every line of output is one JSON message:
-{"phase", "done", "total"}, {"files": n} after unpacking, {"first": modules} as soon as the last stages are read, and at the end {"finished": true} or {"error": sentence}.
+{"phase", "done", "total"}, {"files": n} after unpacking, {"first": modules} as soon as the last stages are read, and at
+the end {"finished": true} or {"error": sentence}.
 """
 from __future__ import annotations
 
@@ -50,11 +51,19 @@ def _analyse(job: dict) -> None:
     with tempfile.TemporaryDirectory(prefix="unpacked-", dir=job["scratch"]) as folder:
         unpacked = unpack(job["archive"], Path(folder), Limits(files=job["files"], bytes=job["bytes"]), job["name"])
         _tell(files=unpacked.files)
-        analysis = analyse(folder, progress=lambda phase, done, total: _tell(phase=phase, done=done, total=total),
-                           first=lambda modules: _tell(first=modules[:MAX_FIRST]))
+        analysis = analyse(folder, progress=_tell_phase, first=_tell_first)
     analysis.report["notes"] += unpacked.notes
     _tell(phase="storing the result", done=0, total=1)
     pack.write_analysis(analysis, lambda name, content: Path(job["result"], name).write_bytes(content))
+
+
+def _tell_phase(phase: str, done: int, total: int) -> None:
+    _tell(phase=pack.storable(phase), done=done, total=total)
+
+
+def _tell_first(modules: list[dict]) -> None:
+    _tell(first=[{**module, "name": pack.storable(module["name"]), "verdict": pack.storable(module["verdict"])}
+                 for module in modules[:MAX_FIRST]])
 
 
 def _where(error: BaseException) -> str:

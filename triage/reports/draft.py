@@ -125,8 +125,12 @@ def _impact(module: dict) -> list[str]:
     live = [copy for copy in module["copies"] if copy["live_at_peak"]]
     if live:
         lines += ["", f"{len(live)} of {plural(len(module['copies']), 'copy')} "
-                  f"({sum(c['bytes'] for c in live):,} bytes) are live at the peak."]
+                  f"({sum(c['bytes'] for c in live):,} bytes) are live at the peak{_share(memory.get('share_of_peak'))}."]
     return lines
+
+
+def _share(share: float | None) -> str:
+    return f" and {percent(share)} of it" if share else ""
 
 
 def _file(name: str | None) -> str:

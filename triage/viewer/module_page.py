@@ -19,7 +19,8 @@ _MEMORY_FILE = re.compile(r"-((?:buffer|memory|live)[\w-]*)\.txt$")
 KINDS = {"transpose": "transposed", "copy": "copied", "convert": "converted", "gather": "all-gathered",
          "concat": "joined", "computed": "computed on"}
 WHERE = {"before_loop": "before the loop", "in_loop": "in every iteration of", "entry": "outside any loop"}
-ORIGINS = {"compiler": "the compiler's own", "program": "in the program as it was written"}
+ORIGINS = {"compiler": "the compiler's own", "program": "in the program as it was written",
+           "unknown": "unknown: the program's own text is not in this dump"}
 
 
 def module_context(dump: Dump, report: dict) -> dict:
@@ -50,6 +51,7 @@ def _pattern(dump: Dump, report: dict, pattern: dict, copies: dict[str, dict]) -
         "more_sources": max(0, len(sources) - MAX_SOURCES), "several_shapes": len(shapes) > 1,
         "listed": [_copy(dump, report, copy) for copy in mine[:MAX_COPIES]],
         "more_copies": max(0, len(mine) - MAX_COPIES),
+        "other_address": _copy(dump, report, first)["other_address"],
         "peak": _peak([copy["live_at_peak"] for copy in mine]),
         "share": percent(pattern["bytes"] / total) if total else ""}
 
@@ -65,7 +67,8 @@ def _copy(dump: Dump, report: dict, copy: dict) -> dict:
         options = Options(last, last - 1, computation=place["computation"], instruction=place["instruction"])
         return address + options.change()
 
-    return {**copy, "address": at(copy), "consumer_address": at(copy["consumer"])}
+    return {**copy, "address": at(copy), "consumer_address": at(copy["consumer"]),
+            "other_address": at(copy["other_user"])}
 
 
 def _sources(copies: list[dict]) -> list[dict]:
@@ -101,6 +104,7 @@ def _figures(report: dict) -> list[dict]:
          "remark": f"{percent(share)} of it copies" if share else ""},
         {"label": "arguments", "bytes": memory.get("argument_bytes"), "source": memory.get("source")},
         {"label": "peak", "bytes": memory.get("peak_bytes"),
+         "remark": f"{percent(memory['share_of_peak'])} of it copies" if memory.get("share_of_peak") else "",
          "source": memory.get("peak_source") or memory.get("source")}]
     for figure in result:
         if source := figure.get("source"):

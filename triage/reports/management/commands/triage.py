@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from argparse import ArgumentParser, ArgumentTypeError
@@ -12,6 +13,7 @@ from django.core.management.base import BaseCommand
 
 from triage.engine.analysis import Analysis, InputError
 from triage.engine.archive import unpack
+from triage.engine.ir import number
 from triage.engine.report import analyse
 from triage.engine.sentences import plural
 from triage.reports.draft import draft
@@ -33,32 +35,37 @@ class Command(BaseCommand):
 
     def handle(self, *, path: str, json: str | None, markdown: str | None, min_bytes: int | None, **options: object) -> None:
         try:
+            if not path:
+                raise InputError("The path is empty: name a dump directory, an archive or an HLO text.")
             analysis, notes = _analyse(Path(path), min_bytes)
             analysis.report["notes"] += notes
             if json:
                 _write(json, _report(analysis))
             if markdown:
                 _write(markdown, _drafts(analysis))
+            if "-" not in (json, markdown):
+                _write("-", _verdicts(analysis) + "\n")
         except InputError as error:
             _give_up(str(error))
         except OSError as error:
             _give_up(f"{error.filename or path}: {error.strerror}.")
         except KeyboardInterrupt:
             _give_up("Interrupted.")
-        if "-" not in (json, markdown):
-            self.stdout.write(_verdicts(analysis))
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no positive number of bytes")
-    return int(text)
+    value = number(text)
+    if not value:
+        raise ArgumentTypeError(f"{text[:40]!r} is no positive number of bytes")
+    return value
 
 
 def _analyse(path: Path, min_bytes: int | None) -> tuple[Analysis, list[str]]:
     """(analysis, notes on the archive). Raises InputError or OSError."""
     if not path.exists():
         raise InputError(f"{path} does not exist.")
+    if not path.is_dir() and not path.is_file():
+        raise InputError(f"{path} is neither a directory nor a file.")
     if path.is_dir():
         return analyse(path, min_bytes=min_bytes, progress=_progress()), []
     with tempfile.TemporaryDirectory(prefix="triage-") as folder:
@@ -92,10 +99,16 @@ def _drafts(analysis: Analysis) -> str:
 
 
 def _write(target: str, text: str) -> None:
-    if target == "-":
-        sys.stdout.write(text)
-    else:
-        Path(target).write_text(text, "utf-8")
+    try:
+        if target != "-":
+            Path(target).write_text(text, "utf-8", "backslashreplace")
+            return
+        sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
+        sys.stdout.flush()
+    except OSError as error:
+        if target == "-":       # what is left in its buffer cannot be written at exit either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise InputError(f"{'Standard output' if target == '-' else target} cannot be written: {error.strerror}.") from error
 
 
 def _verdicts(analysis: Analysis) -> str:
