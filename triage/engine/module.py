@@ -19,6 +19,7 @@ from .files import ModuleFiles, StageFile
 from .flow import Flow
 from .history import PIPELINE_START, Lineage, follow, layouts_assigned_at, pass_is_known
 from .ir import Computation, number
+from .remedies import cannot_disable, remedies
 from .source import SourceTables
 from .stages import Stage, StageReader
 from .values import Read
@@ -141,7 +142,9 @@ class ModuleAnalysis:
             "files": {"total": self.files.total, "stages": len(self.stages), "unparsed": self.unparsed},
             "stages": self._stages(), "parameters": parameters, "memory": memory,
             "copies": copies, "totals": totals, "patterns": patterns,
-            "verdict": sentences.verdict(copies, smallest, memory), "remedies": [], "replays": [],
+            "verdict": sentences.verdict(copies, smallest, memory),
+            "remedies": remedies(copies, self.facts.version, self.facts.platform), "cannot_disable": cannot_disable(copies),
+            "replays": [],
             "notes": self._notes(last),
         }
 

@@ -1,10 +1,12 @@
-"""Which XLA wrote a dump, as a range of dates with the reason, and what its small option files say."""
+"""Which XLA wrote a dump, as a range with the reason, and what its small option files say."""
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 
 from .ir import MAX_DIGITS
+from .knowledge import Releases, may_have_flag, release_dates
 
 _OPTION = re.compile(r"^(\w+):\s*(.*)$")
 _STRING = re.compile(r'^"((?:[^"\\]|\\.)*)"$')
@@ -32,22 +34,63 @@ _SINCE = (
     ("2024-10-04", "there is a memory usage report", lambda f: _has(f, "-memory-usage-report.txt")),
 )
 _BEFORE = (
+    ("2024-10-04", "there is a buffer assignment and no memory usage report",
+     lambda f: _has(f, "-buffer-assignment.txt") and not _has(f, "-memory-usage-report.txt")),
     ("2025-03-11", "operands are written with their shapes", lambda f: bool(_TYPED_OPERAND.search(f.sample))),
     ("2026-04-03", "live ranges stand inside the buffer assignment",
      lambda f: _has(f, "-buffer-assignment.txt") and not _has(f, "-live-range.txt")),
 )
+#: A release is made of a source that is up to this much older.
+LAG = timedelta(days=30)
 
 
 def guess_version(facts: Facts) -> dict | None:
-    """{"range", "reason", "since", "before"}: dates of XLA's source between which this dump was written; None if unknown."""
+    """Which XLA wrote the dump, as ranges with the reason; None if nothing tells.
+
+    Keys: range and reason (sentences), since and before (dates of XLA's source), jaxlib_first and jaxlib_last (releases
+    that may have been it, None for no bound).
+    """
     since = next(((date, why) for date, why, shows in _SINCE if shows(facts)), None)
     before = next(((date, why) for date, why, shows in _BEFORE if shows(facts)), None)
-    if since is None and before is None:
+    first, last, flags = _releases(facts, since[0] if since else None, before[0] if before else None)
+    if since is None and before is None and not flags:
         return None
-    parts = ([f"from {since[0]}"] if since else []) + ([f"before {before[0]}"] if before else [])
     reasons = [why for _, why in filter(None, (since, before))]
-    return {"range": "XLA " + " and ".join(parts), "reason": "; ".join(reasons),
-            "since": since[0] if since else None, "before": before[0] if before else None}
+    if flags:
+        reasons.append(f"it was given {', '.join(f'`{flag}`' for flag in flags)}, which other releases do not have")
+    return {"range": _range(since, before, Releases(first, last)), "reason": "; ".join(reasons),
+            "since": since[0] if since else None, "before": before[0] if before else None,
+            "jaxlib_first": first, "jaxlib_last": last}
+
+
+def _releases(facts: Facts, since: str | None, before: str | None) -> tuple[str | None, str | None, list[str]]:
+    """(first and last jaxlib release that may have been it, the flags that narrowed that down)."""
+    dates = release_dates()
+    late = (date.fromisoformat(before) + LAG).isoformat() if before else None
+    options = [r for r, day in dates.items() if (since is None or day >= since) and (late is None or day <= late)]
+    narrowing: list[str] = []
+    for flag in facts.debug_options:
+        known = may_have_flag(flag)
+        fewer = [r for r in options if Releases(r, r).within(known)] if known is not None else options
+        if fewer and len(fewer) < len(options):
+            options = fewer
+            narrowing.append(flag)
+    first = options[0] if options and (since or narrowing) and options[0] != next(iter(dates)) else None
+    last = options[-1] if options and options[-1] != list(dates)[-1] else None
+    return first, last, narrowing
+
+
+def _range(since: tuple[str, str] | None, before: tuple[str, str] | None, releases: Releases) -> str:
+    source = ""
+    if since and before:
+        source = f"XLA of {since[0]} to {before[0]}"
+    elif since or before:
+        source = f"XLA of {since[0]} or later" if since else f"XLA before {before[0]}"
+    if not (releases.first or releases.last):
+        return source
+    words = str(releases).replace(">= ", "").replace("<= ", "")
+    words += " or later" if releases.last is None else " or earlier" if releases.first is None else ""
+    return f"{source} ({words})" if source else f"XLA of {words}"
 
 
 def _has(facts: Facts, ending: str) -> bool:
