@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import sampled_from
 
 from triage.engine.copies import StageCopies, default_min_bytes, entry_parameters, parameter_copies
-from triage.engine.files import find_modules
+from triage.engine.files import StageFile, find_modules
 from triage.engine.flow import Flow
 from triage.engine.stages import StageReader
 
@@ -65,6 +65,23 @@ def test_stages_of_real_dumps(unpack_dump, name):
             assert {(c.instruction.name, c.loop) for c in copies.copies if c.loop} <= loops(expected), stage.file.name
             compared += 1
     assert compared >= 2
+
+
+def test_modules_of_other_people(unpack_dump):
+    """By the default size and by size 1, with which everything counts. XLA does not read all of them any more."""
+    compared = 0
+    for path in sorted(path for path in unpack_dump("hlo_samples").rglob("*") if path.is_file()):
+        try:
+            module = read_module(path.read_text("utf-8", "backslashreplace"))
+        except RuntimeError:
+            continue
+        reader = StageReader()
+        stage = reader.module(reader.read(StageFile(path, path.name, "", None, None, None, path.name)))
+        for smallest in {1, default_min_bytes(entry_parameters(stage))}:
+            copies = parameter_copies(stage, Flow(smallest))
+            assert of_engine(copies) == of_walk(independent_copies(module, smallest)), (path.name, smallest)
+            compared += 1
+    assert compared >= 60
 
 
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))

@@ -35,7 +35,7 @@ def changed(draw, text: str) -> str:
             lines[position] = LAYOUT.sub(lambda m: "{" + ",".join(reversed(m[0][1:-1].split(","))) + "}", line, count=1)
         elif sort == 1:     # another operand, defined or not
             names = re.findall(r"^\s+(?:ROOT )?(\S+) =", "\n".join(lines), re.M)
-            lines[position] = NAMES.sub(draw(st.sampled_from(names)), line, count=1)
+            lines[position] = NAMES.sub(draw(st.sampled_from(names or ["p.1"])), line, count=1)
         elif sort == 2 and " = " in line:
             del lines[position]
         elif sort == 3:     # a new quantity

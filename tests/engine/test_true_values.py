@@ -1,6 +1,8 @@
 """What is known to be true of the real dumps: bytes, counts, the pass that introduced the copies, what triggered it."""
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from triage.engine.report import analyse
@@ -71,7 +73,8 @@ def test_causes(report, name, kind, introduced, trigger, origin):
     assert passes(copies, "introduced_by") == {introduced}
     assert passes(copies, "trigger") == {trigger}
     assert values(copies, "origin") == {origin}
-    assert all(copy["live_at_peak"] is True for copy in copies)
+    live = {True: 6, False: 2} if name.endswith("fsdp8") else {True: len(copies)}      # two are gathered into dead buffers
+    assert Counter(copy["live_at_peak"] for copy in copies) == live
 
 
 @pytest.mark.parametrize("name, where", [

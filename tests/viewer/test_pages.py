@@ -238,3 +238,10 @@ def test_a_page_that_waits_says_what_the_last_stage_says(client, db):
     html = get(client, waiting.get_absolute_url())
     assert "24.0 MiB, transposed before the loop <code>while.&lt;i&gt;</code>" in html and "jit_&lt;b&gt;f" in html
     assert client.get(f"/d/{waiting.id}/progress").json()["first"] == first
+
+
+def test_what_is_worth_a_try_is_called_not_measured(client, dump):
+    page = " ".join(text(get(client, f"/d/{dump.id}/")).split())
+    assert "Worth a try" in page and "not measured" in page
+    assert "Let XLA choose the parameters' layouts (AUTO), for 1 copy" in page
+    assert "layout-assignment cannot be disabled: without it nothing has a layout" in page

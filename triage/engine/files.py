@@ -105,7 +105,7 @@ def _walk(root: Path) -> list[tuple[str, Path]]:
         folders.sort()
         relative = os.path.relpath(folder, root)
         paths += [("" if relative == "." else relative, path) for name in sorted(names)
-                  if (path := Path(folder, name)).is_file()]        # a pipe or a device would never end
+                  if (path := Path(folder, name)).is_file() or not path.exists()]   # a pipe would never end
     return paths
 
 

@@ -129,6 +129,7 @@ class ModuleAnalysis:
     def _report(self, smallest: int) -> dict:
         parameters = [self._parameter(parameter) for parameter in self.parameters]
         self.names = {p["number"]: p["op_name"] or p["name"] for p in parameters}
+        self.writers = {copy.instruction for copy in self.copies[-1].copies}
         copies = [self._copy(f"c{position}", lineage) for position, lineage in enumerate(self.lineages, 1)]
         last = self.copies[-1]
         memory = facts.memory(self.facts, copies)
@@ -179,13 +180,19 @@ class ModuleAnalysis:
             "memory_space": copy.to_shape.memory_space,
             "consumer": _consumer(copy), "live_at_peak": None,
             "output_index": ",".join(part[1:-1] for part in copy.key if part.startswith("{")),
-            "other_user": _other_user(copy, self.copies[-1]),
+            "other_user": self._other_user(copy),
             "introduced_by": lineage.introduced_by.as_dict() if lineage.introduced_by else None,
             "between": list(lineage.between) if lineage.between else None,
             "stage": lineage.first, "previous_stage": max(0, lineage.first - 1),
             "trigger": {**trigger.run.as_dict(), "confidence": trigger.confidence, "evidence": trigger.evidence,
                         "stage": trigger.run.index} if trigger else None,
             "reason": lineage.reason, "origin": lineage.origin, "free_until": lineage.free_until, "source": source}
+
+    def _other_user(self, copy: ParameterCopy) -> dict | None:
+        """Who reads the parameter itself, as it is stored: where there is one, two users want two layouts."""
+        readers = self.copies[-1].readers.get(copy.largest, ())
+        reader = next((reader for reader in readers if reader.instruction not in self.writers), None)
+        return _user(reader) if reader is not None else None
 
     def _source(self, index: int, instruction) -> dict:
         if index not in self.tables:
@@ -233,13 +240,6 @@ class ModuleAnalysis:
                   for c in stage.copies]
         return (*copies, *(Mark(computation, instruction, role, tuple(ids))
                            for (role, computation, instruction), ids in marks.items()))
-
-
-def _other_user(copy: ParameterCopy, last: StageCopies) -> dict | None:
-    """Who reads the parameter itself, as it is stored: where there is one, two users want two layouts."""
-    writers = {other.instruction for other in last.copies}
-    reader = next((r for r in last.readers.get(copy.largest, ()) if r.instruction not in writers), None)
-    return _user(reader) if reader is not None else None
 
 
 def _user(reader: Read) -> dict:

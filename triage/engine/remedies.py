@@ -74,7 +74,7 @@ def _remedy(action: str, valid: Releases, releases: Releases, *, pass_: str | No
 
 def _sentence(remedy: dict) -> str:
     """What to do, in a few words; HLO names in backticks."""
-    words = {"disable_pass": f"disable `{remedy['pass']}`", "flag": f"set `{remedy['flag']}`",
+    words = {"disable_pass": f"disable `{remedy['pass']}`", "flag": f"set `{(remedy['flag'] or '').lstrip('-').split('=')[0]}`",
              "auto_layout": "let XLA choose the parameters' layouts (AUTO)",
              "store_transposed": "store the parameters transposed",
              "loop_attribute": "mark the loop so that nothing is moved out of it"}
