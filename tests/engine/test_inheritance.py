@@ -55,3 +55,13 @@ def test_stages_after_one_another_are_as_each_alone(data, text, smallest):
     for stage in [*stages, text, data.draw(modules())]:
         module = parse(parser, stage)
         assert parameter_copies(module, together) == parameter_copies(module, Flow(smallest))
+
+
+def test_an_instruction_that_reads_itself_is_out_of_order():
+    parser, together = Parser(), Flow(1)
+    head = "HloModule random\n\nENTRY main {\n"
+    reads = "  add.3 = f32[4,6]{0,1} add(%s, p.2)\n"
+    parameter = "  p.2 = f32[4,6]{0,1} parameter(0)\n"
+    for lines in (parameter + reads % "p.2", reads % "p.2" + parameter, reads % "add.3" + parameter):
+        module = parse(parser, head + lines + "}\n")
+        assert parameter_copies(module, together) == parameter_copies(module, Flow(1))

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -245,28 +244,21 @@ def test_the_loser_of_a_lease_writes_nothing():
     assert Dump.objects.get(pk=dump.pk).status == "running"
 
 
-def test_progress_is_written_while_it_runs():
+def test_progress_is_written_while_it_runs(monkeypatch):
     text = SMALL.replace("jit_small", "jit_many")
     files = {f"d/module_0001.jit_many.{i:04d}.pipe.after_p{i}.before_q.txt": text + f"// {i}\n" * 2000 for i in range(400)}
     dump = uploaded(archive({"d/module_0001.jit_many.before_optimizations.txt": text, **files}))
     seen: set[str] = set()
     told: set[str] = set()
-    done = threading.Event()
+    tell = analysis._Attempt._tell
 
-    def watch() -> None:
-        from django.db import connection
-        while not done.is_set():
-            row = Dump.objects.get(pk=dump.pk)
-            seen.add(row.phase)
-            told.update(module["verdict"] for module in row.first)
-            time.sleep(0.02)
-        connection.close()
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    def watched(attempt) -> None:
+        tell(attempt)
+        row = Dump.objects.get(pk=dump.pk)
+        seen.add(row.phase)
+        told.update(module["verdict"] for module in row.first)
+    monkeypatch.setattr(analysis._Attempt, "_tell", watched)
     analysis.run(dump.id)
-    done.set()
-    watcher.join()
     finished = Dump.objects.get(pk=dump.pk)
     assert (finished.status, finished.first) == ("done", [])
     assert any(phase for phase in seen), seen

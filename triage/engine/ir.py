@@ -159,8 +159,8 @@ class Instruction:
         self.line = line
         #: The operands' names without their `#k`.
         self.definitions = tuple([o.split("#", 1)[0] for o in operands]) if "#" in arguments else operands
-        #: Every name of the line, its own one last.
-        self.mentioned = (*self.definitions, name)
+        #: Every name of the line, its own one last; "" too where an instruction reads itself, which is never in order.
+        self.mentioned = (*self.definitions, name) if name not in self.definitions else (*self.definitions, "", name)
         self._attributes: dict[str, str] | None = None
 
     @property
