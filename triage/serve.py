@@ -54,9 +54,10 @@ class Part:
 
 
 def web_command(bind: str, options: Options) -> list[str]:
-    return [sys.executable, "-m", "gunicorn", "triage.wsgi", "--bind", bind, "--no-control-socket",
-            "--worker-class", "gthread", "--workers", str(options.web_processes), "--threads", str(options.web_threads),
-            "--timeout", "120", "--graceful-timeout", str(_STOP_SECONDS - 2), "--keep-alive", "15"]
+    return [sys.executable, "-m", "gunicorn", "triage.wsgi", "--config", "python:triage.gunicorn_hooks", "--bind", bind,
+            "--no-control-socket", "--worker-class", "gthread", "--workers", str(options.web_processes),
+            "--threads", str(options.web_threads), "--timeout", "120", "--graceful-timeout", str(_STOP_SECONDS - 2),
+            "--keep-alive", "15"]
 
 
 def worker_command(options: Options) -> list[str]:
@@ -87,9 +88,7 @@ class Service:
         self._manage("collectstatic", "--no-input", blame="The static files cannot be collected")
         fd = listener.fileno()
         self._spawn("web", web_command(f"fd://{fd}", self.options), pass_fds=(fd,))
-        # Its warm stop would wait for the running analysis, and a cold one can hang where the broker ended first. Its
-        # pool is tied to it.
-        self._spawn("worker", worker_command(self.options), orphan_signal=signal.SIGKILL)
+        self._spawn("worker", worker_command(self.options))
         self._wait_until_ready(listener.getsockname()[1])
         if self.options.example:
             self._spawn("example", _manage_command("example"), needed=False)
@@ -132,10 +131,9 @@ class Service:
         except broker.BrokerError as error:
             raise ServeError(str(error)) from None
 
-    def _spawn(self, name: str, command: list[str], *, needed: bool = True, orphan_signal: int = signal.SIGTERM,
-               **popen: object) -> subprocess.Popen:
+    def _spawn(self, name: str, command: list[str], *, needed: bool = True, **popen: object) -> subprocess.Popen:
         process = subprocess.Popen(
-            tethered(command, orphan_signal), cwd=BASE_DIR, env=self.environ, start_new_session=True, text=True,
+            tethered(command), cwd=BASE_DIR, env=self.environ, start_new_session=True, text=True,
             errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             **{"stdin": subprocess.DEVNULL, **popen})  # type: ignore[call-overload]
         reader = threading.Thread(target=self._copy_output, args=(name, process), daemon=True)

@@ -42,6 +42,7 @@ X_FRAME_OPTIONS = "DENY"
 SESSION_COOKIE_AGE = 365 * 24 * 3600  # also of the cookie that tells which dumps this browser uploaded
 SESSION_COOKIE_NAME = "triage_session"
 CSRF_COOKIE_NAME = "triage_csrf"
+CSRF_FAILURE_VIEW = "triage.refusals.csrf_failure"
 CSRF_COOKIE_HTTPONLY = False  # the upload script sends it back as a header
 
 # --- how much runs at once, under `manage.py serve` ---
@@ -89,8 +90,6 @@ LANGUAGE_CODE = "en"
 USE_I18N = False
 # A folder dropped into a form without JavaScript is one multipart request with a part for every file.
 DATA_UPLOAD_MAX_NUMBER_FILES = TRIAGE_MAX_FILES
-
-CSRF_FAILURE_VIEW = "triage.dumps.views.csrf_failure"
 
 # --- database ---
 _SQLITE_OPTIONS = {
@@ -158,13 +157,12 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "filters": {"one line": {"()": "triage.refusals.OneLine"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain", "filters": ["one line"]}},
     "root": {"handlers": ["console"], "level": _LOG_LEVEL},
     "loggers": {
         "django": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "kombu": {"level": "WARNING"},
-        # Requests for other hosts' names are scanners' and are answered with 400: no news.
-        "django.security.DisallowedHost": {"handlers": [], "propagate": False},
         "amqp": {"level": "WARNING"},
     },
 }

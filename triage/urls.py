@@ -5,6 +5,8 @@ from triage.health import healthz
 
 register_converter(IdConverter, "dump")
 
+handler400 = "triage.refusals.bad_request"
+
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("", include("triage.dumps.urls")),

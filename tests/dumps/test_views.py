@@ -246,6 +246,15 @@ def test_a_dump_whose_message_was_never_sent_is_found_at_once(client, monkeypatc
     assert analysis.requeue_lost() == sent == [dump.id]
 
 
+def test_so_is_one_that_was_to_be_tried_again(client, monkeypatch, db):
+    dump = Dump.objects.create(name="d", status=Dump.Status.FAILED)
+    monkeypatch.setattr("triage.dumps.views.enqueue", lambda dump: None)
+    client.post(f"/d/{dump.id}/retry")
+    sent: list[str] = []
+    monkeypatch.setattr("triage.jobs.analysis.enqueue", lambda dump: sent.append(dump.id))
+    assert analysis.requeue_lost() == sent == [dump.id]
+
+
 def test_text_that_no_database_takes_is_stored_all_the_same(client, queued):
     metadata = ', metadata={op_name="a\\000b" source_file="/m\\000.py" source_line=3}'
     text = SMALL.replace("dimensions={1,0}", "dimensions={1,0}" + metadata)

@@ -45,6 +45,9 @@ class Run:
         self._lines.put(None)
 
     def wait_for(self, pattern: str) -> re.Match[str]:
+        for line in self.output:        # parts start at the same time: it may have been said already
+            if match := re.search(pattern, line):
+                return match
         deadline = time.monotonic() + SECONDS
         while (line := self._lines.get(timeout=deadline - time.monotonic())) is not None:
             self.output.append(line)
@@ -106,8 +109,21 @@ def test_it_answers_and_stops_everything_when_told(run: Callable[..., Run], numb
 def test_nothing_survives_a_supervisor_that_is_killed(run: Callable[..., Run]) -> None:
     service = run()
     service.wait_until_ready()
-    service.wait_for("ready")  # the worker has its pool
+    service.wait_for("celery@.* ready")  # the worker has its pool
     children = service.children()
+    service.process.kill()
+    service.wait()
+    assert_gone(children)
+
+
+def test_what_cannot_react_does_not_survive_a_supervisor_that_is_killed(run: Callable[..., Run]) -> None:
+    """Stopped processes stand for stuck ones: they follow no signal but one."""
+    service = run()
+    service.wait_until_ready()
+    service.wait_for("celery@.* ready")
+    children = service.children()
+    for child in children:
+        child.suspend()
     service.process.kill()
     service.wait()
     assert_gone(children)

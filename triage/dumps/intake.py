@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES = 256 * 1024
 EMPTY = "The upload is empty: no bytes arrived. With curl, check the path behind `tar cz`."
 BROKEN_OFF = "The upload broke off before its end. Send it again."
+NO_ROOM = "The service has no room left for this upload; tell its operator."
 
 
 class UploadRefused(Exception):
@@ -59,7 +60,7 @@ def receive(stream: Readable, name: str, *, length: int | None = None, owner_tok
     except BaseException as error:
         delete_files(dump)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UploadRefused("The service has no room left for this upload; tell its operator.", 507) from error
+            raise UploadRefused(NO_ROOM, 507) from error
         raise
     transaction.on_commit(lambda: enqueue(dump))
     return dump

@@ -53,7 +53,7 @@ class Dump(models.Model):
     attempts = models.IntegerField(default=0)
     owner_key_hash = models.CharField(max_length=64, blank=True, help_text="sha256 of the token given to the uploader")
     lease = models.CharField(max_length=32, blank=True, help_text="of the attempt that may write the result")
-    #: While queued: when its message was sent; None where no broker took it.
+    #: While queued: when its message was sent; None until then.
     heartbeat = models.DateTimeField(null=True, help_text="last sign of life of the running attempt")
     generation = models.CharField(max_length=32, blank=True, help_text="folder of the stored result; '' for none")
 

@@ -1,20 +1,15 @@
 """The front page, uploads, and what scripts ask about a dump."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from django.conf import settings
-from django.core.exceptions import BadRequest, SuspiciousOperation
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
-from django.http.multipartparser import MultiPartParserError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from triage.dumps import owner, storage
+from triage.dumps.form import is_form, read_form, sent_file
 from triage.dumps.intake import Readable, UploadRefused, check_length, enqueue, receive
 from triage.dumps.models import Dump
 from triage.engine.archive import DROP, KEEP
@@ -44,10 +39,10 @@ def upload(request: HttpRequest) -> HttpResponse:
     """From the browser: an archive as the body (by script, answered with JSON) or in a form."""
     try:
         _check_length(request)
-        with _readable_form():
-            return _upload(request)
+        read_form(request)
+        return _upload(request)
     except UploadRefused as refusal:
-        if not _is_form(request):
+        if not is_form(request):
             return JsonResponse({"error": str(refusal)}, status=refusal.status)
         return render(request, "dumps/refused.html", {"reason": str(refusal)}, status=refusal.status)
 
@@ -56,7 +51,7 @@ def upload(request: HttpRequest) -> HttpResponse:
 def _upload(request: HttpRequest) -> HttpResponse:
     token = owner.token_of(request) or owner.new_token()
     dump = _receive(request, token)
-    answer = redirect(dump) if _is_form(request) else JsonResponse({"url": dump.get_absolute_url()}, status=201)
+    answer = redirect(dump) if is_form(request) else JsonResponse({"url": dump.get_absolute_url()}, status=201)
     owner.remember(request, answer, token)
     return answer
 
@@ -69,6 +64,7 @@ def api_upload(request: HttpRequest) -> HttpResponse:
     plain = request.GET.get("format") == "text" or request.headers.get("Accept", "") == "text/plain"
     try:
         _check_length(request)
+        read_form(request)
         dump = _receive(request, token)
     except UploadRefused as refusal:
         if plain:
@@ -104,14 +100,10 @@ def retry(request: HttpRequest, dump_id: str) -> HttpResponse:
     """Analyses a failed dump again."""
     if not Dump.objects.filter(pk=dump_id).exists():
         raise Http404
-    again = {"status": Dump.Status.QUEUED, "error": "", "attempts": 0, "finished": None, "heartbeat": timezone.now()}
+    again = {"status": Dump.Status.QUEUED, "error": "", "attempts": 0, "finished": None, "heartbeat": None}
     if Dump.objects.filter(pk=dump_id, status=Dump.Status.FAILED).update(**again):
         enqueue(Dump.objects.get(pk=dump_id))
     return redirect("dump", dump_id)
-
-
-def _is_form(request: HttpRequest) -> bool:
-    return (request.content_type or "").startswith("multipart/")
 
 
 def _length(request: HttpRequest) -> int | None:
@@ -124,34 +116,15 @@ def _check_length(request: HttpRequest) -> None:
     """Raises UploadRefused for a body over the limit, before Django has stored a form's file on disk."""
     length = _length(request)
     if length is not None:
-        check_length(length - FORM_BYTES if _is_form(request) else length)
+        check_length(length - FORM_BYTES if is_form(request) else length)
 
 
 def _receive(request: HttpRequest, token: str) -> Dump:
     name = request.GET.get("name", "")
-    if not _is_form(request):
+    if not is_form(request):
         return receive(_body(request), name, length=_length(request), owner_token=token)
-    with _readable_form():
-        sent = next(iter(request.FILES.values()), None)
-    if sent is None:
-        raise UploadRefused("No whole file arrived: none was chosen, or the upload broke off.")
+    sent = sent_file(request)
     return receive(sent.file, name or sent.name, length=sent.size, owner_token=token)
-
-
-@contextmanager
-def _readable_form() -> Iterator[None]:
-    """Django's errors for a form that is damaged, too long or broke off, as a sentence."""
-    try:
-        yield
-    except (MultiPartParserError, BadRequest, SuspiciousOperation, UnreadablePostError) as error:
-        raise UploadRefused("The form cannot be read: it is damaged, or it broke off. Send it again.") from error
-
-
-def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """A form that does not prove where it comes from; the usual cause is a page that is open since yesterday."""
-    if "text/html" in request.headers.get("Accept", ""):
-        return render(request, "403_csrf.html", status=403)
-    return JsonResponse({"error": "This page is too old to send from: reload it, then send again."}, status=403)
 
 
 def _body(request: HttpRequest) -> Readable:

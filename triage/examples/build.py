@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tarfile
@@ -46,7 +45,7 @@ def compile_example(dump: Path) -> None:
         "XLA_FLAGS": f"--xla_dump_to={dump} --xla_dump_hlo_pass_re=.*",
     }
     try:
-        done = subprocess.run(tethered([sys.executable, str(_PROGRAM)], signal.SIGKILL), env=environment, text=True,
+        done = subprocess.run(tethered([sys.executable, str(_PROGRAM)]), env=environment, text=True,
                               errors="replace", stdin=subprocess.DEVNULL, capture_output=True,
                               timeout=_COMPILE_SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -172,7 +172,7 @@ class _Attempt:
 
     def _watch(self, job: dict) -> str:
         with (self.scratch / "stderr").open("w+b") as errors:
-            child = subprocess.Popen(tethered([sys.executable, "-m", "triage.jobs.child"], signal.SIGKILL),
+            child = subprocess.Popen(tethered([sys.executable, "-m", "triage.jobs.child"]),
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                                      cwd=settings.BASE_DIR, env=_environment())
             try:
