@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from . import opcodes
 from .calls import BODY, CALLED, FUSED, SAME
 from .handlers import FOLLOWED, HANDLERS, NEW, PARAMETER, ROLES
 from .ir import Computation, Instruction, Shape, number
+from .notes import Notes, summarise
 from .values import (
     IMPURE,
     NOWHERE,
@@ -31,21 +31,10 @@ if TYPE_CHECKING:
     from .flow import ModuleFlow
 
 MAX_DEPENDENCIES = 2048         # a value of more parameters than this is treated as a new quantity
-MAX_READERS = 6                 # readers remembered per buffer, inside loops and outside each
 MAX_DEPTH = 200                 # of calls around a write that is still counted
 
 
 _Value = TypeVar("_Value")
-
-
-@dataclass(slots=True)
-class Notes:
-    """What one instruction adds to the summary of its computation."""
-    reads: list[tuple[Buffer, Read]] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
-    state: list[tuple[Buffer, str]] = field(default_factory=list)
-    prefetches: list[tuple[Buffer, int]] = field(default_factory=list)
-    cut: bool = False
 
 
 class Evaluation:
@@ -92,7 +81,8 @@ class Evaluation:
         if not self.quiet:
             self._follow_parameters()
         root = self.computation.root
-        return self._summary(self.operand(root.name) if root is not None else IMPURE)
+        result = self.operand(root.name) if root is not None else IMPURE
+        return summarise(result, [self.notes[name] for name in self._by_name if name in self.notes] if self.notes else [])
 
     def _follow_parameters(self) -> None:
         """Evaluates what reads a large parameter, or something made of one, in order; notes reads and writes on the way."""
@@ -136,19 +126,6 @@ class Evaluation:
                 self.new.add(name)
             elif any([leaf.large for leaf in leaves(tree)]):
                 self.live.add(name)
-
-    def _summary(self, root: Tree) -> Summary:
-        result = Summary(root)
-        for name in [name for name in self._by_name if name in self.notes] if self.notes else ():
-            notes = self.notes[name]
-            for buffer, read in notes.reads:
-                _add_read(result.reads, buffer, read)
-            result.writes.update([(write.key, write) for write in notes.writes])
-            for buffer, loop in notes.state:
-                result.state.setdefault(buffer, loop)
-            result.prefetches.update(notes.prefetches)
-            result.cut = result.cut or notes.cut
-        return result
 
     # -- values of operands ------------------------------------------------------------------------------------------
 
@@ -356,13 +333,6 @@ class Evaluation:
             if leaf.pure and leaf.deps:
                 notes.writes.append(write._replace(key=(site, *key), deps=leaf.deps, kind=leaf.kind, fixed=leaf.fixed,
                                                    loops=write.loops + loops))
-
-
-def _add_read(reads: dict[Buffer, list[Read]], buffer: Buffer, read: Read) -> None:
-    """Remembers a reader; those inside loops and those outside are capped apart, so that neither hides the other."""
-    readers = reads.setdefault(buffer, [])
-    if len(readers) < MAX_READERS or sum([bool(known.loops) == bool(read.loops) for known in readers]) < MAX_READERS:
-        readers.append(read)
 
 
 def _without(values: dict[str, _Value], names: set[str]) -> dict[str, _Value]:
