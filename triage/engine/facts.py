@@ -41,7 +41,9 @@ def gather(files: ModuleFiles, header: str, sample: str) -> ModuleFacts:
     found.target = target.get("name") or _compute_capability(names)
     match = re.search(r"num_partitions=(\d{1,9})\b", header[:200_000])
     found.partitions = int(match[1]) if match else None
-    found.version = guess_version(Facts(names, header[:65536] + sample, found.flags, sample))
+    found.version = guess_version(Facts(names, header[:65536] + sample, found.flags, sample,
+                                        _first(found, "-memory-usage-report.txt")[:100],
+                                        _first(found, "-buffer-assignment.txt")))
     return found
 
 

@@ -120,9 +120,10 @@ class ModuleAnalysis:
         return number > 0 and self.stages[number].chunks == self.stages[number - 1].chunks
 
     def _sample(self) -> str:
-        """The beginning of the last stage's largest computation: what the instruction text looks like."""
+        """The beginning and end of the last stage's largest computation: what the instruction text looks like."""
         chunks = self.stages[-1].chunks[1:]
-        return self.reader.texts[max(chunks, key=lambda chunk: chunk.lines).key][:65536] if chunks else ""
+        text = self.reader.texts[max(chunks, key=lambda chunk: chunk.lines).key] if chunks else ""
+        return text if len(text) <= 65536 else text[:65536] + "\n" + text[-1024:]
 
     # -- the report --------------------------------------------------------------------------------------------------
 
