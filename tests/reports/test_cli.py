@@ -28,10 +28,10 @@ def dump(tmp_path) -> Path:
     return folder
 
 
-def triage(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+def triage(*arguments: object, cwd: Path = ROOT, **environ: str) -> subprocess.CompletedProcess:
     # Nobody listens at these addresses: whoever needs them would fail.
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "triage.settings", "TRIAGE_DATA": str(cwd / "no-such-data"),
-                   "DATABASE_URL": "postgres://nobody@127.0.0.1:1/none", "REDIS_URL": "redis://127.0.0.1:1/0"}
+                   "DATABASE_URL": "postgres://nobody@127.0.0.1:1/none", "REDIS_URL": "redis://127.0.0.1:1/0", **environ}
     return subprocess.run([sys.executable, str(ROOT / "manage.py"), "triage", *map(str, arguments)], cwd=cwd,
                           env=environment, capture_output=True, text=True, timeout=120, check=False)
 
@@ -108,3 +108,16 @@ def test_names_that_are_no_text_are_written_all_the_same(dump, tmp_path):
     done = triage(dump, "--json", tmp_path / "r.json", "--markdown", tmp_path / "r.md", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "transposed" in (tmp_path / "r.md").read_text() and json.loads((tmp_path / "r.json").read_text())
+
+
+@pytest.mark.parametrize("out", [(), ("--markdown", "-"), ("--json", "-")])
+def test_a_terminal_that_knows_no_more_than_ascii(dump, tmp_path, out):
+    (dump / "module_0001.jit_small.before_optimizations.txt").write_text(SMALL.replace("params['w']", "\u2603"), "utf-8")
+    done = triage(dump, *out, cwd=tmp_path, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.isascii()
+
+
+def test_a_closed_standard_output_is_one_line(dump, tmp_path):
+    done = subprocess.run(["sh", "-c", f'exec "{sys.executable}" "{ROOT}/manage.py" triage "{dump}" >&-'], cwd=tmp_path,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (2, "Standard output is closed.\n")

@@ -103,7 +103,10 @@ def _write(target: str, text: str) -> None:
         if target != "-":
             Path(target).write_text(text, "utf-8", "backslashreplace")
             return
-        sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
+        if sys.stdout is None:      # started with it closed
+            raise InputError("Standard output is closed.")
+        encoding = sys.stdout.encoding or "utf-8"       # of a terminal in the C locale: ASCII
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
         if target == "-":       # what is left in its buffer cannot be written at exit either
