@@ -119,5 +119,5 @@ def test_a_terminal_that_knows_no_more_than_ascii(dump, tmp_path, out):
 
 def test_a_closed_standard_output_is_one_line(dump, tmp_path):
     done = subprocess.run(["sh", "-c", f'exec "{sys.executable}" "{ROOT}/manage.py" triage "{dump}" >&-'], cwd=tmp_path,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+                          capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (2, "Standard output is closed.\n")
