@@ -6,6 +6,7 @@ to 1. Paths that leave the directory, links and devices refuse the whole archive
 """
 from __future__ import annotations
 
+import contextlib
 import io
 import stat
 import struct
@@ -16,14 +17,16 @@ from typing import BinaryIO
 
 from .analysis import InputError
 from .cost import human_bytes
-from .streams import BLOCK, HEAD_BYTES, Forward, decompressed, is_tar_header, plain_name, sniff
-from .unpacked import DROP, KEEP, Limits, Target, UnpackResult, is_useful, refuse, safe_parts, show
+from .streams import BLOCK, HEAD_BYTES, Forward, decompressed, is_tar_header, sniff
+from .unpacked import DROP, KEEP, Limits, Target, UnpackResult, is_useful, refuse, safe_parts, show, text_name
+from .zips import Content, HonestNames
 
 __all__ = ["DROP", "KEEP", "Limits", "UnpackResult", "is_useful", "not_an_archive", "sniff", "unpack"]
 
 #: What zipfile raises on a damaged archive or one that asks for what it cannot do.
 _ZIP_DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError, EOFError, OSError,
                struct.error)
+RUBBISH = "What follows the end of the archive could not be read and was left out."
 MAX_ZIP_DIRECTORY = 64 * 1024 * 1024            # bytes of a zip's table of contents, which is read at once
 
 
@@ -57,7 +60,7 @@ def not_an_archive(name: str) -> str:
 def _unzip(file: BinaryIO, target: Target) -> None:
     _check_directory_size(file)
     try:
-        archive = zipfile.ZipFile(file)
+        archive = zipfile.ZipFile(HonestNames(file))
     except _ZIP_DAMAGE as error:
         raise InputError("The zip archive is cut short or damaged: its table of contents, at the end, cannot be read. "
                          "Make it again, or send a .tar.gz, of which the readable part can be used.") from error
@@ -96,25 +99,12 @@ def _unzip_one(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Target) 
     if info.flag_bits & 1:
         raise InputError("The zip archive is encrypted: send it without a password.")
     try:
-        content = archive.open(info)
+        content = Content(archive, info)
     except _ZIP_DAMAGE:
         target.note(f"{show(info.filename)} could not be unpacked: it is damaged or packed in an unknown way.")
         return
-    with content:
-        target.write(path, Forward(_ZipContent(content)), info.file_size)
-
-
-class _ZipContent:
-    """zipfile's own error made one that Forward takes for damage."""
-
-    def __init__(self, content: zipfile.ZipExtFile) -> None:
-        self._content = content
-
-    def read1(self, size: int) -> bytes:
-        try:
-            return self._content.read1(size)
-        except zipfile.BadZipFile as error:
-            raise ValueError(str(error)) from None
+    with contextlib.closing(content):
+        target.write(path, Forward(content))
 
 
 # -- tar, compressed or not, and single texts ------------------------------------------------------------------------
@@ -125,22 +115,21 @@ def _unpack_stream(kind: str, file: BinaryIO, target: Target, name: str) -> None
     too_large = f"The archive unpacks to more than {human_bytes(limit)}, the limit."
     stream = Forward(decompressed(kind, file), limit, too_large)
     head = stream.read(HEAD_BYTES)
+    damage = stream.damage
     stream.push_back(head)
     content = sniff(head)
     if content == "tar":
         _untar(stream, target)
     elif content == "hlo":
-        _single_text(stream, target, plain_name(name, kind))
-    elif stream.damage:
-        raise InputError(f"The file is damaged: nothing in it could be read ({stream.damage}).")
+        target.write(target.place(text_name(name, kind)), stream)
+        if stream.rubbish:
+            target.note(RUBBISH)
+    elif damage:
+        raise InputError(f"The file is damaged: nothing in it could be read ({damage}).")
+    elif not head:
+        raise InputError(f"{show(name)} is empty: it is packed with {kind}, and there is nothing in it.")
     else:
         raise InputError(f"{show(name)} is packed with {kind} but holds neither a tar archive nor an HLO text.")
-
-
-def _single_text(stream: Forward, target: Target, name: str) -> None:
-    path = target.place(name if is_useful(name) else f"{name or 'module'}.txt")
-    if path is not None:
-        target.write(path, stream)
 
 
 def _untar(stream: Forward, target: Target) -> None:
@@ -193,6 +182,9 @@ def _find_next(stream: Forward, target: Target) -> bool:
     if block and is_tar_header(block):
         stream.push_back(block)
         return True
-    if block or stream.damage:
-        target.note("What follows the end of the archive could not be read and was left out.")
+    if stream.damage:
+        target.note(f"The archive is whole up to its end, which is damaged ({stream.damage}): its files were used, but "
+                    "could not be checked.")
+    elif block or stream.rubbish:
+        target.note(RUBBISH)
     return False

@@ -20,6 +20,7 @@ DROP = (r"\.thunk_(sequence|metadata)", r"\.mlir-trace\.txt$", r"\.ttir\.txt$", 
         r"^\._")                                # what macOS adds to archives
 _KEEP, _DROP = re.compile("|".join(KEEP)), re.compile("|".join(DROP))
 
+PACKED = {"gzip": ".gz", "bzip2": ".bz2", "xz": ".xz", "zstd": ".zst"}       # endings by kind
 MAX_NAME = 255                                  # bytes of one part of a path, as file systems have it
 MAX_NOTES = 20
 _COPY_BYTES = 256 * 1024
@@ -47,6 +48,14 @@ def is_useful(name: str) -> bool:
     """Whether a file of a dump is worth reading, by its name or path."""
     base = name.replace("\\", "/").rsplit("/", 1)[-1]
     return bool(_KEEP.search(base)) and not _DROP.search(base)
+
+
+def text_name(name: str, kind: str) -> str:
+    """What to call the one text that somebody uploaded as `name`, packed with `kind`: any name will do for that."""
+    base = _printable(name.replace("\\", "/").rsplit("/", 1)[-1]).removesuffix(PACKED.get(kind, ""))
+    if len(base.encode()) > MAX_NAME - len(".txt"):
+        base = base.encode()[:MAX_NAME // 2].decode("utf-8", "ignore")
+    return next(candidate for candidate in (base, f"{base or 'module'}.txt", "module.txt") if is_useful(candidate))
 
 
 class Target:
