@@ -1,26 +1,34 @@
 """One HLO line as keys for comparing: without noise, without numbers in names, without names.
 
 Passes renumber instructions and rewrite metadata all the time; a diff that shows this shows nothing else.
+
+Every pattern here takes time that grows with the line only, whatever the line holds: it runs in the web process. So no
+pattern that is searched for begins with a run (blanks, letters, digits), and runs that may fail give nothing back (`++`).
 """
 from __future__ import annotations
 
 import re
+from sys import intern
 from typing import NamedTuple
 
 #: Attributes that say where an instruction comes from or how it is run, not what it computes.
 NOISE = ("metadata", "backend_config", "frontend_attributes", "origin", "statistics", "stack_frame")
-_NOISE = re.compile(rf",?\s*\b(?:{'|'.join(NOISE)})=(?=[{{\"])")
+#: Longest line that is read. Of longer ones only the beginning is shown, and a diff compares them as they are: the longest
+#: of the 160-layer benchmark has 55,000 characters.
+MAX_LINE = 200_000
+_NOISE = re.compile(rf"\b(?:{'|'.join(NOISE)})=(?=[{{\"])")
 _FLAT = re.compile(r'\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}')
-_BRACES = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]')
-_SIGNATURE = re.compile(r"(?:ENTRY\s+)?%?[\w.\-$<>@:/']+(\s*\(.*)\s\{\s*$")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_NAME = re.compile(r"%([\w.\-$<>@:/']+)")
-_DEFINED = re.compile(r"\s*(?:ROOT\s+)?%?([^\s=%(){},]+)\s+=\s")
-_OPENING = re.compile(r"\s*(?:ENTRY\s+)?%?([\w.\-$<>@:/']+)\s*[({]")
-_SHORT_OPERANDS = re.compile(r"\s(?!constant\(|parameter\(|iota\()[a-z][\w\-]*\(([^()]*)\)")
+#: A string that never closes is one token: scanning on from each escaped quote in it would take quadratic time.
+_BRACES = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}]')
+_HEAD = re.compile(r"(?:ENTRY\s++)?%?[\w.\-$<>@:/']++(?=\s*+\()")
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+_NAME = re.compile(r"%([\w.\-$<>@:/']++)")
+_DEFINED = re.compile(r"\s*+(?:ROOT\s++)?%?([^\s=%(){},]++)\s++=\s")
+_OPENING = re.compile(r"\s*+(?:ENTRY\s++)?%?([\w.\-$<>@:/']++)\s*+[({]")
+_SHORT_OPERANDS = re.compile(r"\s(?!constant\(|parameter\(|iota\()[a-z][\w\-]*+\(([^()]*+)\)")
 _SHORT_CALLED = re.compile(r"\b(?:calls|to_apply|condition|body|select|scatter|true_computation|false_computation)=")
-_BARE = re.compile(r"([A-Za-z_][\w.\-]*)(?![\w.\-\[(=])")
-_NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")
+_BARE = re.compile(r"(?<![\w.\-])([A-Za-z_][\w.\-]*+)(?![\[(=])")
+_NUMBER = re.compile(r"\d+|clone|remat\d*")
 
 
 class Keys(NamedTuple):
@@ -35,14 +43,27 @@ def noise_ranges(line: str) -> list[tuple[int, int]]:
 
     The signature of a computation counts too: its parameters and its root say the same.
     """
-    if match := _SIGNATURE.match(line):
-        return [match.span(1)]
+    if signature := _signature(line):
+        return [signature]
     ranges, position = [], 0
     while match := _NOISE.search(line, position):
-        end = _value_end(line, match.end())
-        ranges.append((match.start(), end))
-        position = end
+        start = match.start()
+        while start > position and line[start - 1].isspace():
+            start -= 1
+        if start > position and line[start - 1] == ",":
+            start -= 1
+        position = _value_end(line, match.end())
+        ranges.append((start, position))
     return ranges
+
+
+def _signature(line: str) -> tuple[int, int] | None:
+    """Where the parameters and the result are in the first line of a computation, `%name (p: f32[]) -> f32[] {`."""
+    end = len(line.rstrip()) - 1
+    if end < 1 or line[end] != "{" or not line[end - 1].isspace():
+        return None
+    match = _HEAD.match(line)
+    return (match.end(), end - 1) if match else None
 
 
 def _value_end(line: str, start: int) -> int:
@@ -96,15 +117,20 @@ def name_ranges(text: str) -> list[tuple[int, int]]:
 
 def stem(name: str) -> str:
     """A name without what makes it unique: `fusion.3.clone.1` is `fusion`."""
-    return _NUMBERS.sub("", name)
+    end = len(name)
+    while (dot := name.rfind(".", 0, end)) >= 0 and _NUMBER.fullmatch(name, dot + 1, end):
+        end = dot
+    return name[:end]
 
 
 def keys(line: str) -> Keys:
+    if len(line) > MAX_LINE:
+        return exact_keys(line)
     plain = without_noise(line)
     names, stems, structure, position = [], [], [], 0
     for start, end in name_ranges(plain):
         name, between = plain[start:end], plain[position:start]
-        names.append(name)
+        names.append(intern(name))       # most names stand in several lines
         stems += (between, stem(name))
         structure.append(between)
         position = end
@@ -113,5 +139,5 @@ def keys(line: str) -> Keys:
 
 
 def exact_keys(line: str) -> Keys:
-    """Keys for a diff that shows everything."""
+    """Keys that compare the whole line: for a diff that shows everything, and for lines over MAX_LINE."""
     return Keys(line, line, line, ())
