@@ -119,6 +119,22 @@ def test_large_texts_spread_over_frames_and_parts(monkeypatch):
     assert len([name for name in storages["default"].listdir(f"dumps/{dump.id}/{dump.generation}")[1] if "pack" in name]) > 5
     assert storage.load_texts(dump, 0, texts) == texts
     assert storage.load_texts(dump, 0, ["0063", "0001"]) == {"0063": texts["0063"], "0001": texts["0001"]}
+    for key, text in texts.items():
+        assert "".join(storage.stream_text(dump, 0, key)) == text
+        assert storage.text_bytes(dump, 0, key) == len(text)
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 1000])
+def test_a_streamed_text_comes_whole_wherever_its_pieces_end(monkeypatch, piece):
+    monkeypatch.setattr(pack, "PIECE_BYTES", piece)
+    texts = {"01": "a\n", "02": "b \u00e9\u2603\U0001f600 \\xff\n" * 20}
+    analysis = small()
+    analysis.modules = [ModuleTexts("m", [StageText(0, "x.txt", (Chunk("01", "a", 1), Chunk("02", "b", 20)))], texts)]
+    dump = Dump.objects.create(name="x")
+    storage.save_analysis(dump, analysis)
+    assert {key: "".join(storage.stream_text(dump, 0, key)) for key in texts} == texts
+    with pytest.raises(KeyError):
+        list(storage.stream_text(dump, 0, "ff"))
 
 
 @pytest.mark.parametrize(("name", "least"), [

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from triage.engine import diff as diff_module
 from triage.engine.analysis import Chunk
-from triage.engine.diff import StageDiff, changed_keys, diff_stages, lines_of
-from triage.engine.lines import noise_ranges
+from triage.engine.diff import StageDiff, changed_keys, diff_stages, lines_of, too_large
+from triage.engine.lines import MAX_LINE, keys, noise_ranges, stem
 from triage.engine.text import split_chunks
 
 CASES = sorted((Path(__file__).parent / "diff_cases").glob("*.txt"))
@@ -106,6 +107,50 @@ def test_noise(line: str, rest: str) -> None:
     for start, end in reversed(noise_ranges(line)):
         line = line[:start] + line[end:]
     assert line == rest
+
+
+@pytest.mark.parametrize("name, rest", [
+    ("fusion.3.clone.1", "fusion"), ("a.remat2.remat", "a"), ("a.1x", "a.1x"), ("a..1", "a."), (".1.2", ""),
+    ("a.clones", "a.clones"), ("a.1.b.2", "a.1.b"), ("", "")])
+def test_stem(name: str, rest: str) -> None:
+    assert stem(name) == rest
+
+
+def test_the_largest_texts_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are told to have changed, but they are not read, whichever side they are on."""
+    body = "%{0} (p: f32[]) -> f32[] {{\n{1}  ROOT %r = f32[] negate(%p)\n}}\n\n"
+    long = "".join(f"  %x.{n} = f32[{{0}}] add(%p, %p)\n" for n in range(50))
+    left = ("HloModule m\n\n" + body.format("both", long.format(1)) + body.format("gone", long.format(2))
+            + body.format("small", ""))
+    right = ("HloModule m\n\n" + body.format("both", long.format(3)) + body.format("new", long.format(4) * 2)
+             + body.format("small", "  %y = f32[] constant(1)\n"))
+    texts = Texts()
+    old, new = texts.chunks(left), texts.chunks(right)
+    for lines, room in ((30, 10_000_000), (10_000, 400)):
+        monkeypatch.setattr(diff_module, "MAX_LINES", lines)
+        monkeypatch.setattr(diff_module, "MAX_BYTES", room)
+        left_out = too_large(old, new, lambda key: len(texts[key]))
+
+        def lookup(key: str) -> str:
+            assert key not in left_out  # noqa: B023
+            return texts[key]
+
+        parts = {part.name: part for part in diff_stages(old, new, lookup, left_out=left_out).computations}
+        assert {name: (part.status, part.capped) for name, part in parts.items() if name} == {
+            "both": ("changed", True), "gone": ("removed", True), "new": ("added", True), "small": ("changed", False)}
+        assert not parts["both"].rows and not parts["gone"].rows and parts["small"].rows
+
+
+def test_lines_over_the_limit_are_compared_whole() -> None:
+    def text(names: str, end: str) -> str:
+        return ("HloModule m\n\nENTRY %e () -> f32[] {\n  %a = f32[] constant(1)\n"
+                f"  %t.{names} = f32[] add({'%a, ' * MAX_LINE}%a){end}\n  ROOT %r = f32[] negate(%t.{names})\n}}\n")
+
+    assert keys("x" * (MAX_LINE + 1)) == ("x" * (MAX_LINE + 1),) * 3 + ((),)
+    same, _ = diff(text("1", ""), text("1", "").replace("constant(1)", "constant(2)"))
+    assert [row.kind for row in same.of_status("changed")[0].rows].count("changed") == 1
+    other, _ = diff(text("1", ""), text("1", ", metadata={}"))
+    assert [row.kind for row in other.of_status("changed")[0].rows].count("changed") == 1
 
 
 def test_many_like_lines_stay_fast() -> None:

@@ -12,9 +12,12 @@ A part is a file of bounded size, so that a reader on object storage fetches a f
 """
 from __future__ import annotations
 
+import codecs
+import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import zstandard
 
@@ -22,6 +25,7 @@ from triage.engine.analysis import Analysis, Chunk, Mark, ModuleTexts, StageText
 
 FRAME_BYTES = 1024 * 1024       # of text in one frame; a chunk larger than that is a frame of its own
 PART_BYTES = 4 * 1024 * 1024    # compressed; the frame that passes it is the part's last
+PIECE_BYTES = 1024 * 1024       # of a text that is streamed
 LEVEL = 9
 MAX_COLUMN = 2 ** 63 - 1         # of a database
 
@@ -43,6 +47,11 @@ class Index:
     places: tuple[tuple[int, int, int], ...]
     stages: tuple[int, ...]                         # frame number of each stage
     frames: tuple[Frame, ...]
+
+    @cached_property
+    def by_key(self) -> dict[str, tuple[int, int, int]]:
+        """The place of each text."""
+        return {chunk.key: place for chunk, place in zip(self.chunks, self.places, strict=True)}
 
 
 class _Parts:
@@ -150,15 +159,27 @@ def read_stage(prefix: str, index: Index, stage: int, read: Read) -> StageText:
 
 def read_texts(prefix: str, index: Index, keys: Iterable[str], read: Read) -> dict[str, str]:
     """Texts by chunk key, reading only the frames that hold them. Raises KeyError for a key that is not there."""
-    wanted = set(keys)
-    places = {chunk.key: place for chunk, place in zip(index.chunks, index.places, strict=True) if chunk.key in wanted}
     texts, number, frame = {}, -1, b""
-    for key in sorted(wanted, key=lambda key: places[key]):
-        at, offset, length = places[key]
+    for key in sorted(set(keys), key=lambda key: index.by_key[key]):
+        at, offset, length = index.by_key[key]
         if at != number:
             number, frame = at, _read_frame(prefix, index.frames[at], read)
         texts[key] = frame[offset:offset + length].decode()
     return texts
+
+
+def stream_text(prefix: str, index: Index, key: str, read: Read) -> Iterator[str]:
+    """One text piece by piece: a text that is large is never unpacked whole. Raises KeyError where there is none."""
+    number, offset, left = index.by_key[key]
+    frame = index.frames[number]
+    packed = io.BytesIO(read(_part_name(prefix, frame.part), frame.offset, frame.length))
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
+        while offset and (skipped := reader.read(min(offset, PIECE_BYTES))):
+            offset -= len(skipped)
+        while left and (piece := reader.read(min(left, PIECE_BYTES))):
+            left -= len(piece)
+            yield decoder.decode(piece)
 
 
 def _read_frame(prefix: str, frame: Frame, read: Read) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -86,6 +86,17 @@ def load_texts(dump: Dump, module: int, keys: Iterable[str]) -> dict[str, str]:
     """The texts of these chunks by key. Raises KeyError for a key that is not there."""
     prefix, index = _index(dump, module)
     return pack.read_texts(prefix, index, keys, _read)
+
+
+def text_bytes(dump: Dump, module: int, key: str) -> int:
+    """Size of a text, which is not read for it. Raises KeyError for a key that is not there."""
+    return _index(dump, module)[1].by_key[key][2]
+
+
+def stream_text(dump: Dump, module: int, key: str) -> Iterator[str]:
+    """One text piece by piece, for those too large to be held. Raises KeyError for a key that is not there."""
+    prefix, index = _index(dump, module)
+    return pack.stream_text(prefix, index, key, _read)
 
 
 def stored_bytes(dump: Dump) -> int:

@@ -10,9 +10,19 @@ from .lexer import HloLexer
 _LEXER = HloLexer()
 
 
-@lru_cache(maxsize=20_000)
+#: Longest text whose tokens are kept: those of a long line may take a hundred times its size.
+MAX_KEPT = 400
+
+
 def _tokens(text: str) -> tuple[tuple[str, str], ...]:
+    return _kept(text) if len(text) <= MAX_KEPT else _read(text)
+
+
+def _read(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((css_class(token), part) for _, token, part in _LEXER.get_tokens_unprocessed(text))
+
+
+_kept = lru_cache(maxsize=5_000)(_read)
 
 
 def line_html(text: str, changed: tuple[tuple[int, int], ...] = ()) -> str:

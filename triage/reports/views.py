@@ -13,6 +13,7 @@ from triage.reports.draft import Draft, draft
 from triage.reports.excerpt import Line, copy_lines
 from triage.reports.github import prefilled
 from triage.viewer.lookup import NotReady, find_module
+from triage.viewer.texts import Texts
 
 
 @require_safe
@@ -44,5 +45,5 @@ def issue_markdown(request: HttpRequest, dump_id: str, module: int) -> HttpRespo
 def _draft(found: Dump, module: int, report: dict) -> Draft | None:
     def excerpt(stage: int, copy_id: str) -> list[Line]:
         record = storage.load_stage(found, module, stage).record
-        return copy_lines(record, copy_id, lambda keys: storage.load_texts(found, module, keys))
+        return copy_lines(record, copy_id, Texts(found, module).load)
     return draft(report, storage.load_report(found)["generator"], excerpt)

@@ -10,6 +10,7 @@ from triage.engine.analysis import Chunk, StageText
 from triage.engine.lines import defined_name, keys
 from triage.engine.text import split_top
 from triage.highlight import line_html
+from triage.viewer.lines import Beginning
 from triage.viewer.options import Options
 from triage.viewer.rows import Badge, Marks
 from triage.viewer.texts import Texts
@@ -31,25 +32,28 @@ def instruction_context(record: StageText, texts: Texts, options: Options) -> di
     """Context for the line `options.show`; {"shown": None} where the stage has no such line."""
     first = 1
     for chunk in record.chunks:
-        if first <= options.show < first + chunk.lines:
-            lines = texts.lines(chunk)
-            position = options.show - first
-            if position < len(lines):
-                return {"shown": _shown(record, chunk, lines, position, first)}
+        position = options.show - first
+        if 0 <= position < chunk.lines:
+            if here := texts.window(chunk, position, 1):
+                return {"shown": _shown(record, texts, chunk, here[0], first, position)}
         first += chunk.lines
     return {"shown": None}
 
 
-def _shown(record: StageText, chunk: Chunk, lines: list[str], position: int, first: int) -> dict:
-    line = lines[position]
-    places = {name: first + k for k, text in enumerate(lines) if (name := defined_name(text))}
-    name = defined_name(line)
-    names = [other for other in dict.fromkeys(keys(line).names) if other != name]
-    users = [defined_name(text) for text in lines if name and name in keys(text).names[1:]]
-    badges: list[Badge] = Marks(record.marks).of(chunk.name, line)
+def _shown(record: StageText, texts: Texts, chunk: Chunk, line: Beginning, first: int, position: int) -> dict:
+    name = defined_name(line.text)
+    names = [other for other in dict.fromkeys(keys(line.text).names) if other != name]
+    # The neighbours are looked up in the whole computation; in one too large for a page they are not.
+    readable = texts.readable(chunk)
+    lines = texts.lines(chunk) if readable else []
+    places = {other: first + k for k, text in enumerate(lines) if (other := defined_name(text))}
+    users = [defined_name(text) for text in lines if name and name in text and name in keys(text).names[1:]]
+    badges: list[Badge] = Marks(record.marks).of(chunk.name, line.text)
+    parts = split_top(line.text)
     return {
-        "name": name, "line": first + position, "computation": chunk.name, "characters": len(line), "badges": badges,
-        "parts": [_part(text) for text in split_top(line)[:MAX_PARTS]], "more_parts": len(split_top(line)) > MAX_PARTS,
+        "name": name, "line": first + position, "computation": chunk.name, "characters": len(line.text) + line.left_out,
+        "badges": badges, "left_out": line.left_out, "alone": not readable,
+        "parts": [_part(text) for text in parts[:MAX_PARTS]], "more_parts": len(parts) > MAX_PARTS,
         "operands": [Neighbour(other, places.get(other, 0)) for other in names[:MAX_PARTS]],
         "users": [Neighbour(other, places[other]) for other in dict.fromkeys(users) if other in places][:MAX_PARTS]}
 
@@ -67,7 +71,8 @@ def _part(text: str) -> SafeString:
 def _pretty(text: str) -> str:
     """A backend_config that is JSON, indented; anything else as it is."""
     key, equals, value = text.partition("=")
-    if equals and value.startswith("{") and key.strip() in ("backend_config", "frontend_attributes"):
+    # Indenting multiplies what is nested deeply: only as much as is shown anyway.
+    if equals and len(value) <= MAX_PART and value.startswith("{") and key.strip() in ("backend_config", "frontend_attributes"):
         try:
             return f"{key}={json.dumps(json.loads(value), indent=1, ensure_ascii=False)}"
         except (ValueError, RecursionError):

@@ -2,16 +2,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
-from triage.engine.lines import noise_ranges, without_noise
+from triage.engine.lines import MAX_LINE, noise_ranges, without_noise
 from triage.highlight import line_html
 
+#: Characters that one page looks at, of all its lines. Where they have more, each is cut to its share of them.
+PAGE_CHARACTERS = 4_000_000
 #: Longest line shown whole; of longer ones HEAD and TAIL characters and AROUND each changed word stay.
-MAX_LINE, HEAD, TAIL, AROUND = 400, 220, 60, 50
+SHOWN_WHOLE, HEAD, TAIL, AROUND = 400, 220, 60, 50
 #: Changed places of one line that are shown; further ones are in the cut part.
 MAX_WINDOWS = 8
 #: Words of the differing middle of two lines that are compared one by one; more are marked as one change.
@@ -25,41 +28,62 @@ _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.){0,300})')
 Ranges = tuple[tuple[int, int], ...]
 
 
+class Beginning(NamedTuple):
+    """A line, or as much of it as a page looks at."""
+    text: str
+    left_out: int       # characters behind it
+
+
+def beginning(line: str, limit: int = MAX_LINE) -> Beginning:
+    return Beginning(line[:limit], max(0, len(line) - limit))
+
+
+def page_limit(lengths: Iterable[int]) -> int:
+    """Characters that a page looks at of each of its lines, which are so long."""
+    cut = [min(length, MAX_LINE) for length in lengths]
+    return MAX_LINE if sum(cut) <= PAGE_CHARACTERS else max(SHOWN_WHOLE, PAGE_CHARACTERS // len(cut))
+
+
 def visible(line: str, meta: bool) -> str:
     """The part of a line that is shown."""
     return line.rstrip("\r") if meta else without_noise(line)
 
 
-def hidden_note(line: str, meta: bool) -> str:
+def hidden_note(line: str, meta: bool, left_out: int = 0) -> str:
     """What is left out of a line, in words: its op_name where it has one; "" where nothing is."""
+    if left_out:
+        return f"{len(line) + left_out:,} characters"
     if not meta and noise_ranges(line):
         found = _OP_NAME.search(line)
         return found[1] if found else "metadata and configuration"
-    return f"{len(line):,} characters" if len(visible(line, meta)) > MAX_LINE else ""
+    return f"{len(line):,} characters" if len(visible(line, meta)) > SHOWN_WHOLE else ""
 
 
-def html(text: str, changed: Ranges = ()) -> SafeString:
-    """`text`, cut if it is long, the ranges in `changed` marked."""
+def html(text: str, changed: Ranges = (), left_out: int = 0) -> SafeString:
+    """`text`, cut if it is long, the ranges in `changed` marked. `left_out` characters behind it were cut already."""
     out, position = [], 0
-    for start, end in _windows(text, changed):
+    for start, end in _windows(text, changed, tail=not left_out):
         if start > position:
             out.append(f'<span class="gap">⋯ {start - position:,} characters ⋯</span>')
         inside = tuple((max(a, start) - start, min(b, end) - start) for a, b in changed if a < end and b > start)
         out.append(line_html(text[start:end], inside))
         position = end
-    if position < len(text):
+    if left_out:
+        out.append(f'<span class="gap">⋯ {len(text) - position + left_out:,} more characters; download the text</span>')
+    elif position < len(text):
         out.append(f'<span class="gap">⋯ {len(text) - position:,} characters</span>')
     return mark_safe("".join(out))  # noqa: S308 - line_html escapes every token's text; the rest are numbers
 
 
-def _windows(text: str, changed: Ranges) -> list[tuple[int, int]]:
+def _windows(text: str, changed: Ranges, tail: bool) -> list[tuple[int, int]]:
     """The parts of a line that are shown: all of a short one; beginning, end and changed places of a long one."""
-    if len(text) <= MAX_LINE:
+    if len(text) <= SHOWN_WHOLE:
         return [(0, len(text))]
     wanted = [(0, HEAD)]
     for start, end in changed[:MAX_WINDOWS]:
         wanted.append((start - AROUND, min(end, start + HEAD) + AROUND))
-    wanted.append((len(text) - TAIL, len(text)))
+    if tail:
+        wanted.append((len(text) - TAIL, len(text)))
     result: list[tuple[int, int]] = []
     for start, end in wanted:
         # Cut at blanks, where HLO text can be cut without splitting a name.

@@ -1,8 +1,9 @@
 """Rows of the code tables: diff rows and lines as what a template prints."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.utils.safestring import SafeString
 
@@ -24,6 +25,8 @@ MAX_ONE_SIDED = 60
 #: Copies named in one badge.
 MAX_NAMED = 3
 SIGNS = {"same": "", "moved": "↕", "add": "+", "del": "−"}
+#: The kind of a diff's row -> what its rows on the page are.
+CSS = {CHANGED: ("del", "add"), ADDED: ("add",), REMOVED: ("del",), MOVED: ("moved",)}
 SPOKEN = {"add": "added", "del": "removed", "moved": "moved"}
 
 
@@ -33,6 +36,13 @@ class Badge:
     text: str
     title: str
     copy: str       # id of the first copy meant, "" for none: the module page explains it
+
+
+class Entry(NamedTuple):
+    """What a row of the page will be; a changed line is two of them. Making the row itself takes long."""
+    row: Row
+    css: str            # "del", "add", "moved", "same" or "fold"
+    fold: int = 0       # lines folded, of which `row` is the last
 
 
 @dataclass
@@ -68,7 +78,7 @@ class Marks:
     def of(self, computation: str, line: str) -> list[Badge]:
         if computation not in self.computations:
             return []
-        return [_badge(mark) for mark in self._by_place.get((computation, defined_name(line)), ())]
+        return [_badge(mark) for mark in self._by_place.get((computation, defined_name(line[:text.MAX_LINE])), ())]
 
 
 def _badge(mark: Mark) -> Badge:
@@ -85,7 +95,7 @@ def _badge(mark: Mark) -> Badge:
     return Badge("consumer", f"reads {names}", "reads what the copy wrote", first)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Side:
     """One side of a computation: its lines, where it begins in the file, its marks."""
     name: str
@@ -97,22 +107,20 @@ class Side:
 EMPTY = Side("", (), 1, Marks(()))
 
 
-def computation_lines(part: ComputationDiff, left: Side, right: Side, *, meta: bool, everything: bool) -> list[Line]:
+def entries(part: ComputationDiff, left: Side, right: Side, *, everything: bool) -> list[Entry]:
     """The rows of one computation; `everything` folds nothing. Lines of marked instructions are never folded."""
     rows = part.rows or [Row(SAME, k, k) for k in range(len(right.lines))]
     shown = [True] * len(rows) if everything else _shown(part, rows, left, right)
-    result: list[Line] = []
+    result: list[Entry] = []
     hidden = 0
     for position, row in enumerate(rows):
-        if not shown[position]:
-            hidden += 1
-            if position + 1 == len(rows) or shown[position + 1]:
-                new, old = _number(right, row.right), _number(left, row.left)
-                first = max(0, old - hidden + 1), max(0, new - hidden + 1)
-                result.append(Line("fold", *first, SafeString(), fold=hidden))
-                hidden = 0
+        if shown[position]:
+            result += [Entry(row, css) for css in CSS.get(row.kind, ("same",))]
             continue
-        result.extend(_lines(row, part, left, right, meta))
+        hidden += 1
+        if position + 1 == len(rows) or shown[position + 1]:
+            result.append(Entry(row, "fold", hidden))
+            hidden = 0
     return result
 
 
@@ -148,21 +156,49 @@ def _fill_short_gaps(shown: list[bool]) -> None:
         position = end + 1
 
 
-def _lines(row: Row, part: ComputationDiff, left: Side, right: Side, meta: bool) -> Iterator[Line]:
-    old = left.lines[row.left] if row.left is not None else ""
-    new = right.lines[row.right] if row.right is not None else ""
-    if row.kind == CHANGED:
-        before, after = text.visible(old, meta), text.visible(new, meta)
-        gone, came = text.changed_words(before, after, part.names)
-        yield Line("del", _number(left, row.left), 0, text.html(before, gone), text.hidden_note(old, meta),
-                   left.marks.of(left.name, old))
-        yield Line("add", 0, _number(right, row.right), text.html(after, came), text.hidden_note(new, meta),
-                   right.marks.of(right.name, new))
-        return
-    css = {ADDED: "add", REMOVED: "del", MOVED: "moved"}.get(row.kind, "same")
-    line = old if row.right is None else new
-    yield Line(css, _number(left, row.left), _number(right, row.right), text.html(text.visible(line, meta)),
-               text.hidden_note(line, meta), _badges(row, left, right))
+class Printer:
+    """Makes rows of one computation's entries. `limit`: characters that are looked at of each line."""
+
+    def __init__(self, part: ComputationDiff, left: Side, right: Side, *, meta: bool, limit: int) -> None:
+        self.part, self.left, self.right, self.meta, self.limit = part, left, right, meta, limit
+        self._row: Row | None = None        # the changed line whose other half comes next
+        self._words: tuple[text.Ranges, text.Ranges] = (), ()
+
+    def lines(self, chosen: Iterable[Entry]) -> list[Line]:
+        return [self._fold(entry) if entry.fold else self._line(entry) for entry in chosen]
+
+    def _fold(self, entry: Entry) -> Line:
+        first = [max(0, _number(side, position) - entry.fold + 1)
+                 for side, position in ((self.left, entry.row.left), (self.right, entry.row.right))]
+        return Line("fold", *first, SafeString(), fold=entry.fold)
+
+    def _line(self, entry: Entry) -> Line:
+        row = entry.row
+        old, new = _number(self.left, row.left), _number(self.right, row.right)
+        is_left = row.right is None or entry.css == "del"
+        side = self.left if is_left else self.right
+        line = side.lines[row.left if is_left else row.right]
+        changed: text.Ranges = ()
+        if row.kind == CHANGED:
+            changed = self._changed(row)[0 if is_left else 1]
+            old, new = (old, 0) if is_left else (0, new)
+        return _line(line, side.name, side.marks, changed, meta=self.meta, limit=self.limit, css=entry.css, old=old, new=new)
+
+    def _changed(self, row: Row) -> tuple[text.Ranges, text.Ranges]:
+        if row is not self._row:
+            before = text.visible(self.left.lines[row.left][:self.limit], self.meta)
+            after = text.visible(self.right.lines[row.right][:self.limit], self.meta)
+            self._row, self._words = row, text.changed_words(before, after, self.part.names)
+        return self._words
+
+
+def _line(line: str | text.Beginning, computation: str, marks: Marks, changed: text.Ranges = (), *, meta: bool, limit: int,
+          css: str = "same", old: int = 0, new: int = 0) -> Line:
+    start, before = (line.text, line.left_out) if isinstance(line, text.Beginning) else (line, 0)
+    start, left_out = text.beginning(start, limit)
+    left_out += before
+    return Line(css, old, new, text.html(text.visible(start, meta), changed, left_out),
+                text.hidden_note(start, meta, left_out), marks.of(computation, start))
 
 
 def _badges(row: Row, left: Side, right: Side) -> list[Badge]:
@@ -175,7 +211,7 @@ def _number(side: Side, position: int | None) -> int:
     return 0 if position is None else side.first + position
 
 
-def plain_lines(lines: Sequence[str], first: int, marks: Marks, names: Sequence[str], meta: bool) -> list[Line]:
+def plain_lines(lines: Sequence[text.Beginning], first: int, marks: Marks, names: Sequence[str], meta: bool) -> list[Line]:
     """Lines of a whole text; `names` says which computation each belongs to."""
-    return [Line("same", 0, first + k, text.html(text.visible(line, meta)), text.hidden_note(line, meta),
-                 marks.of(name, line)) for k, (line, name) in enumerate(zip(lines, names))]
+    limit = text.page_limit(len(line.text) for line in lines)
+    return [_line(line, name, marks, meta=meta, limit=limit, new=first + k) for k, (line, name) in enumerate(zip(lines, names))]

@@ -4,18 +4,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate
 
 from triage.dumps import storage
 from triage.dumps.models import Dump
 from triage.engine.align import ADDED, CHANGED, MOVED, NOISE, REMOVED, RENAMED
 from triage.engine.analysis import Chunk, StageText
-from triage.engine.diff import EQUAL, REORDERED, ComputationDiff, StageDiff, changed_keys, diff_stages
+from triage.engine.diff import EQUAL, REORDERED, ComputationDiff, StageDiff, changed_keys, diff_stages, too_large
 from triage.viewer.instruction import instruction_context
+from triage.viewer.lines import page_limit
 from triage.viewer.options import Options
-from triage.viewer.rows import EMPTY, Line, Marks, Side, computation_lines, plain_lines
+from triage.viewer.rows import EMPTY, Entry, Line, Marks, Printer, Side, entries
 from triage.viewer.stages import groups, neighbours
 from triage.viewer.texts import Texts
+from triage.viewer.whole_page import first_lines, whole_context
 
 __all__ = ["Texts", "stage_context"]
 
@@ -37,7 +38,11 @@ class Section:
     """One computation on the page."""
     part: ComputationDiff
     first: int                          # line its text begins at, of the side that is shown
-    lines: list[Line] = field(default_factory=list)
+    left: Side = EMPTY
+    right: Side = EMPTY
+    entries: list[Entry] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)     # the entries, once it is known which of them the page holds
+    unread: bool = False                # too large for a page: no entries
     cut: int = 0                        # rows left out because the page is full
     next: int = 0                       # the row to go on with, for a page of this computation alone
     marked: bool = False
@@ -49,12 +54,18 @@ class Section:
         if self.part.status in QUIET:
             return QUIET_WORDS[self.part.status]
         if self.part.left is None or self.part.right is None:
-            return f"{'new' if self.part.left is None else 'gone'}, {len(self.part.rows):,} lines"
+            lines = (self.part.left or self.part.right).lines if self.part.capped else len(self.part.rows)
+            return f"{'new' if self.part.left is None else 'gone'}, {lines:,} lines"
         if self.part.capped:
-            return "changed; too many lines to be compared"
+            return "changed"
         counts = [(self.part.count(kind), word) for kind, word in
                   ((CHANGED, "changed"), (ADDED, "added"), (REMOVED, "removed"), (MOVED, "moved"))]
         return ", ".join(f"{count:,} {word}" for count, word in counts if count)
+
+    def lengths(self) -> list[int]:
+        """Characters of the lines."""
+        return [max(len(side.lines[at]) for side, at in ((self.left, entry.row.left), (self.right, entry.row.right))
+                    if at is not None) for entry in self.entries if not entry.fold]
 
     @property
     def formerly(self) -> str:
@@ -74,40 +85,8 @@ def stage_context(dump: Dump, report: dict, stage: int, options: Options) -> dic
     if options.show:
         return {**context, **instruction_context(record, texts, options)}
     if options.base is None or options.full:
-        return {**context, **_whole(record, texts, options)}
+        return {**context, **whole_context(record, texts, options, MAX_ROWS, MAX_NAMES)}
     return {**context, "base": report["stages"][options.base], **_Comparison(texts, options).context()}
-
-
-def _whole(record: StageText, texts: Texts, options: Options) -> dict:
-    """A window of the whole text."""
-    total = sum(chunk.lines for chunk in record.chunks)
-    start = options.start or (options.at - 20 if options.at > MAX_ROWS - 20 else 1)
-    start = max(1, min(start, total))
-    window = [(line, chunk) for line, chunk in zip(_first_lines(record.chunks), record.chunks)
-              if line + chunk.lines > start and line < start + MAX_ROWS]
-    texts.load(chunk.key for _, chunk in window)
-    lines, names = [], []
-    for line, chunk in window:
-        here = texts.lines(chunk)
-        here = (here + [""] * (chunk.lines - len(here)))[max(0, start - line):]
-        lines += here
-        names += [chunk.name] * len(here)
-    shown = lines[:MAX_ROWS]
-    return {"whole": plain_lines(shown, start, Marks(record.marks), names, options.meta), "whole_start": start,
-            "whole_end": start + len(shown) - 1, "whole_next": start + len(shown) if start + len(shown) <= total else 0,
-            "whole_previous": max(1, start - MAX_ROWS) if start > 1 else 0,
-            "computations": _places(record.chunks)}
-
-
-def _places(chunks: Sequence[Chunk]) -> list[tuple[str, int]]:
-    """(name, line) of the computations, for a list to jump to."""
-    places = [(chunk.name, line) for chunk, line in zip(chunks, _first_lines(chunks))]
-    return places[1:MAX_NAMES + 1]
-
-
-def _first_lines(chunks: Sequence[Chunk]) -> list[int]:
-    """The line each chunk begins at, and the one after the last."""
-    return list(accumulate((chunk.lines for chunk in chunks), initial=1))
 
 
 @lru_cache(maxsize=MAX_DIFFS)
@@ -117,8 +96,9 @@ def _compare(dump: str, generation: str, module: int, base: int, stage: int,
     found = Dump(id=dump, generation=generation)
     texts = Texts(found, module)
     left, right = (storage.load_stage(found, module, number).record for number in (base, stage))
-    texts.load(changed_keys(left.chunks, right.chunks))
-    return left, right, diff_stages(left.chunks, right.chunks, texts, exact=exact)
+    left_out = too_large(left.chunks, right.chunks, texts.size)
+    texts.load(changed_keys(left.chunks, right.chunks) - left_out)
+    return left, right, diff_stages(left.chunks, right.chunks, texts, exact=exact, left_out=left_out)
 
 
 class _Comparison:
@@ -129,7 +109,7 @@ class _Comparison:
         base, self.record, self.diff = _compare(
             texts.dump.id, texts.dump.generation, texts.module, options.base, options.stage, options.meta)
         self.left_marks, self.right_marks = Marks(base.marks), Marks(self.record.marks)
-        self.left_first, self.right_first = _first_lines(base.chunks), _first_lines(self.record.chunks)
+        self.left_first, self.right_first = first_lines(base.chunks), first_lines(self.record.chunks)
 
     def context(self) -> dict:
         parts = self.diff.computations
@@ -137,10 +117,10 @@ class _Comparison:
         if alone is not None and alone != "":
             chosen = [part for part in parts if alone in (part.name, part.left and part.left.name)]
             if chosen:
-                return {**self._totals(), "alone": alone, "sections": [self._alone(chosen[0])]}
+                return {**self._totals(), "alone": alone, "sections": self._printed([self._alone(chosen[0])])}
         order = sorted((part for part in parts if part.status not in QUIET or self._marked(part)), key=self._rank)
         sections, following = self._page(order, self.options.start)
-        return {**self._totals(), "sections": sections, "section_count": len(order), "following": following,
+        return {**self._totals(), "sections": self._printed(sections), "section_count": len(order), "following": following,
                 "left_out": len(order) - following if following else 0, "quiet": self._quiet(parts)}
 
     def _totals(self) -> dict:
@@ -179,13 +159,23 @@ class _Comparison:
         return Side(chunk.name, self.texts.lines(chunk), first, marks) if chunk else EMPTY
 
     def _section(self, part: ComputationDiff, everything: bool) -> Section:
-        left = self._side(part.left, self.left_first[part.left_at], self.left_marks)
-        right = self._side(part.right, self.right_first[part.right_at], self.right_marks)
-        if part.capped:
-            lines = []
-        else:
-            lines = computation_lines(part, left, right, meta=self.options.meta, everything=everything)
-        return Section(part, right.first if part.right else left.first, lines, marked=self._marked(part))
+        first = self.right_first[part.right_at] if part.right else self.left_first[part.left_at]
+        section = Section(part, first, marked=self._marked(part))
+        if part.capped or not all([self.texts.readable(chunk) for chunk in (part.left, part.right) if chunk]):
+            section.unread = True
+            return section
+        section.left = self._side(part.left, self.left_first[part.left_at], self.left_marks)
+        section.right = self._side(part.right, self.right_first[part.right_at], self.right_marks)
+        section.entries = entries(part, section.left, section.right, everything=everything)
+        return section
+
+    def _printed(self, sections: list[Section]) -> list[Section]:
+        """The sections with their lines: how much of each is looked at depends on what else is on the page."""
+        limit = page_limit(length for section in sections for length in section.lengths())
+        for section in sections:
+            printer = Printer(section.part, section.left, section.right, meta=self.options.meta, limit=limit)
+            section.lines = printer.lines(section.entries)
+        return sections
 
     def _page(self, order: list[ComputationDiff], start: int) -> tuple[list[Section], int]:
         """Sections from `start` on until the page is full, and the number of the first one left out (0: none)."""
@@ -193,13 +183,13 @@ class _Comparison:
         sections, room = [], MAX_ROWS
         for number in range(min(start, len(order)), len(order)):
             section = self._section(order[number], everything=False)
-            if sections and len(section.lines) > room:
+            if sections and len(section.entries) > room:
                 return sections, number
-            section.cut = max(0, len(section.lines) - room)
+            section.cut = max(0, len(section.entries) - room)
             section.next = room if section.cut else 0
-            del section.lines[room:]
+            del section.entries[room:]
             sections.append(section)
-            room -= len(section.lines) + 2      # a heading takes room, too
+            room -= len(section.entries) + 2      # a heading takes room, too
             if room <= 0 and number + 1 < len(order):
                 return sections, number + 1
         return sections, 0
@@ -207,13 +197,14 @@ class _Comparison:
     def _alone(self, part: ComputationDiff) -> Section:
         """One computation, nothing folded, from the row asked for."""
         section = self._section(part, everything=True)
-        start = min(self.options.start, max(0, len(section.lines) - 1))
+        start = min(self.options.start, max(0, len(section.entries) - 1))
         if self.options.at and not self.options.start:
-            at = next((k for k, line in enumerate(section.lines) if line.new == self.options.at), 0)
+            position = self.options.at - section.first
+            at = next((k for k, entry in enumerate(section.entries) if entry.row.right == position and entry.css != "del"), 0)
             start = 0 if at < MAX_ROWS - 20 else at - 20
-        section.cut = max(0, len(section.lines) - start - MAX_ROWS)
+        section.cut = max(0, len(section.entries) - start - MAX_ROWS)
         section.next = start + MAX_ROWS if section.cut else 0
-        section.lines = section.lines[start:start + MAX_ROWS]
+        section.entries = section.entries[start:start + MAX_ROWS]
         return section
 
     def _quiet(self, parts: Sequence[ComputationDiff]) -> list[dict]:
