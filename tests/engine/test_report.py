@@ -95,3 +95,19 @@ def test_files_without_hlo_are_no_dump(tmp_path):
     (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text("nothing\n")
     with pytest.raises(InputError, match="None of the HLO files"):
         analyse(tmp_path)
+
+
+@pytest.mark.parametrize("text", [
+    "HloModule jit_f\n\nagain {\n  a = f32[512,1024]{1,0} parameter(0)\n  ROOT r = f32[512,1024]{1,0} call(a), to_apply=again\n"
+    "}\n\n"
+    "ENTRY main {\n  w = f32[512,1024]{1,0} parameter(0)\n  ROOT c = f32[512,1024]{1,0} call(w), to_apply=again\n}\n",
+    "HloModule jit_f\n\nc0 {\n  a.0 = f32[512,1024]{1,0} parameter(0)\n  ROOT r.0 = f32[512,1024]{0,1} copy(a.0)\n}\n\n"
+    + "".join(f"c{i} {{\n  a.{i} = f32[512,1024]{{1,0}} parameter(0)\n  ROOT r.{i} = f32[512,1024]{{0,1}} call(a.{i}), "
+              f"to_apply=c{i - 1}\n}}\n\n" for i in range(1, 400))
+    + "ENTRY main {\n  w = f32[512,1024]{1,0} parameter(0)\n  ROOT c = f32[512,1024]{0,1} call(w), to_apply=c399\n}\n",
+], ids=["recursion", "deep"])
+def test_a_verdict_on_calls_that_were_not_followed_says_so(tmp_path, text):
+    (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text(text)
+    [module] = analyse(tmp_path).report["modules"]
+    assert module["verdict"] == "As far as the calls of this module were followed, no parameter is copied before a loop."
+    assert any("not all of its copies are counted" in note for note in module["notes"])

@@ -112,7 +112,7 @@ class ModuleFlow:
         key = (self._ids[name], mode)
         found = self.flow.summaries.get(key)
         if found is None:
-            self.flow.summaries[key] = Summary(root=IMPURE)     # while it is being made: recursion ends here
+            self.flow.summaries[key] = Summary(root=IMPURE, cut=True)   # while it is being made: recursion ends here
             found = self.flow.summaries[key] = self._evaluate(computation, mode)
         return found
 

@@ -144,7 +144,7 @@ class ModuleAnalysis:
             "files": {"total": self.files.total, "stages": len(self.stages), "unparsed": self.unparsed},
             "stages": self._stages(), "parameters": parameters, "memory": memory,
             "copies": copies, "totals": totals, "patterns": patterns,
-            "verdict": sentences.verdict(copies, smallest, memory),
+            "verdict": sentences.verdict(copies, smallest, memory, last.cut),
             "remedies": remedies(copies, self.facts.version, self.facts.platform), "cannot_disable": cannot_disable(copies),
             "replays": [],
             "notes": self._notes(last),

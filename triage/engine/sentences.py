@@ -102,8 +102,8 @@ def _line(copy: dict) -> str:
     return ""
 
 
-def verdict(copies: list[dict], min_bytes: int, memory: dict) -> str:
-    """One or two sentences on a module, numbers first."""
+def verdict(copies: list[dict], min_bytes: int, memory: dict, cut: bool = False) -> str:
+    """One or two sentences on a module, numbers first. `cut`: there may be copies that were not seen."""
     groups: dict[tuple, list[dict]] = defaultdict(list)
     for copy in copies:
         groups[_what(copy)].append(copy)
@@ -114,8 +114,9 @@ def verdict(copies: list[dict], min_bytes: int, memory: dict) -> str:
         told.append(f"{plural(len(rest), 'smaller copy')}, {human_bytes(sum(c['bytes'] for c in rest))}, "
                     f"in {plural(len(ordered) - 2, 'other pattern')}.")
     if not any(copy["where"] == BEFORE_LOOP for copy in copies):
-        told.insert(0, "No parameter is copied before a loop.")
-        if not copies:
+        told.insert(0, "As far as the calls of this module were followed, no parameter is copied before a loop." if cut else
+                    "No parameter is copied before a loop.")
+        if not copies and not cut:
             told.append(f"Nothing of {human_bytes(min_bytes)} or more is copied elsewhere either.")
     elif memory.get("share_of_temp"):
         told.insert(1, f"That is {percent(memory['share_of_temp'])} of the temporary memory "
