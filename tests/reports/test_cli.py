@@ -55,6 +55,21 @@ def test_json_and_markdown(dump, tmp_path):
     assert (tmp_path / "r.md").read_text().startswith("# 2.0 MiB of parameters transposed outside any loop")
 
 
+def test_a_terminal_is_given_nothing_to_obey(tmp_path):
+    harm = "\x1b[31mred\x07\u202e"
+    for folder, copied in (("with", "copy"), ("without", "negate")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"module_0001.jit_{harm}.before_optimizations.txt").write_text(
+            SMALL.replace("params", harm).replace("t = ", f"t{harm} = ").replace("transpose(w)", f"{copied}(w)"))
+        (tmp_path / folder / f"module_0002.jit_{harm}2.before_optimizations.txt").write_text("%cut {")
+        for arguments in ([], ["--markdown", "-"], ["--json", "-"]):
+            done = triage(tmp_path / folder, *arguments, cwd=tmp_path)
+            assert done.returncode == 0
+            assert not {"\x1b", "\x07", "\u202e"} & set(done.stdout + done.stderr)
+            assert "[31mred" in done.stdout
+    assert not {"\x1b", "\x07", "\u202e"} & set(triage(tmp_path / f"none{harm}", cwd=tmp_path).stderr)
+
+
 def test_an_archive_and_a_smallest_size(dump, tmp_path):
     with tarfile.open(tmp_path / "d.tar.xz", "w:xz") as tar:
         tar.add(dump, "dump")

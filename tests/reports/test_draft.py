@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from triage.engine.analysis import Chunk, Mark, StageText
 from triage.engine.report import analyse
 from triage.reports.draft import Draft, draft
 from triage.reports.excerpt import copy_lines, trim
@@ -66,6 +67,61 @@ def test_hostile_names_stay_text(tmp_path, name):
         assert harmful not in outside
     row = next(line for line in body.splitlines() if line.startswith("| 0 | "))
     assert len(re.findall(r"(?<!\\)\|", row)) == 5
+
+
+def many(module: dict, count: int) -> dict:
+    """The module's report with so many copies of one pattern, as if each were another."""
+    copy, pattern = module["copies"][0], module["patterns"][0]
+    copies = [{**copy, "id": f"c{n}", "live_at_peak": n < 1} for n in range(count)]
+    return {**module, "copies": copies, "patterns": [{**pattern, "count": count, "copies": [c["id"] for c in copies]}]}
+
+
+class Counted(list):
+    """A list that counts how often it was gone through."""
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_time_grows_with_the_number_of_copies_only(tmp_path):
+    small(tmp_path)
+    module = many(drafted(tmp_path)[1], 1000)
+    ids = module["patterns"][0]["copies"] = Counted(module["patterns"][0]["copies"])
+    module["copies"] = Counted(module["copies"])
+    assert draft(module, "x", lambda stage, copy: [])
+    assert ids.times <= 2 and module["copies"].times <= 3
+
+
+@pytest.mark.parametrize(("count", "told"), [
+    (1, ["The copy: `w`", "1 of 1 copy (2,097,152 bytes) is live at the peak."]),
+    (2, ["One of the 2 copies: `w`", "1 of 2 copies (2,097,152 bytes) is live at the peak."])])
+def test_one_and_several(tmp_path, count, told):
+    small(tmp_path)
+    found = draft(many(drafted(tmp_path)[1], count), "x", lambda stage, copy: [])
+    assert all(sentence in found.body for sentence in told)
+
+
+def test_what_a_draft_leaves_out_is_told(tmp_path):
+    small(tmp_path)
+    module = many(drafted(tmp_path)[1], 1)
+    module["flags"] = {f"xla_flag_{n:03}": "1" for n in range(150)}
+    module["patterns"] *= 13
+    module["parameters"] *= 45
+    body = draft(module, "x", lambda stage, copy: []).body
+    assert body.count("--xla_flag_") == 100 and "\n\nand 50 more.\n" in body
+    assert "\n\n3 more patterns left out.\n" in body and "\n\nand 5 more.\n" in body
+
+
+def test_an_excerpt_says_what_it_leaves_out():
+    chunks = (Chunk("1", "f", 90), Chunk("2", "g", 90))
+    marks = [Mark(name, f"x.{n}", "consumer", ("c1",)) for name in ("f", "g") for n in range(15)]
+    stage = StageText(0, "a.txt", chunks, tuple(marks))
+    found = copy_lines(stage, "c1", lambda keys: {"1": "".join(f"  %x.{n} = f32[] add(%a)\n" for n in range(15))})
+    assert found[0].text == "  %x.0 = f32[] add(%a)" and len(found) == 13
+    assert found[-1].text == "// (4 more lines left out)"
+    assert "too large to be searched" in copy_lines(stage, "c1", lambda keys: {})[1].text
 
 
 def test_markdown_pieces():

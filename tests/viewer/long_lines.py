@@ -75,7 +75,7 @@ LINES = {
 
 def functions() -> dict[str, Callable[[str, str], object]]:
     """What reads one line, or two that differ, by name."""
-    from triage.engine import align, lines
+    from triage.engine import align, lines, printable
     from triage.highlight import line_html
     from triage.reports import excerpt, github, markdown
     from triage.viewer import instruction
@@ -90,7 +90,7 @@ def functions() -> dict[str, Callable[[str, str], object]]:
         align.align(old, new, [lines.keys(each) for each in old], [lines.keys(each) for each in new], {}, {})
 
     single = (lines.noise_ranges, lines.without_noise, lines.defined_name, lines.name_ranges, lines.stem, lines.keys,
-              shown.html, instruction._part, instruction._pretty, excerpt.trim, excerpt._NAME.match, markdown.clean,
+              shown.html, instruction._part, instruction._pretty, excerpt.trim, excerpt._NAME.match, printable.one_line,
               markdown.plain, markdown.code, markdown.sentence, triage_format.ticks, triage_format.hlo)
     found = {f"{function.__module__}.{function.__name__}" if hasattr(function, "__module__") else str(function):
              alone(function) for function in single}

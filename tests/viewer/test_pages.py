@@ -7,8 +7,9 @@ import pytest
 from django.test import Client
 
 from tests.viewer.conftest import FILES, hlo, store, write_dump
+from triage.dumps import storage
 from triage.dumps.models import Dump
-from triage.viewer import rows, stage_page
+from triage.viewer import module_page, rows, stage_page
 
 COPY_STAGE = list(FILES).index("0003.layout_assignment.after_layout-assignment.before_pipeline-end")
 LAST = len(FILES) - 1
@@ -214,8 +215,67 @@ def test_an_unfinished_dump_shows_its_progress(client, db, status):
     assert f'data-url="/d/{row.id}/progress"' in html and "http-equiv" in html
     if status == "running":
         assert "Reading jit_f: 3 of 9" in html
-    for path in ("m/0/", "m/0/s/0/", "m/0/s/0/text"):
+    for path in ("m/0/", "m/0/s/0/", "m/0/issue/"):
         assert client.get(f"/d/{row.id}/{path}")["Location"] == f"/d/{row.id}/"
+
+
+@pytest.mark.parametrize(("status", "error", "sentence"), [
+    ("queued", "", "The analysis is not finished."), ("running", "", "The analysis is not finished."),
+    ("failed", "There is no \x1bHLO in it.", "There is no \ufffdHLO in it.")])
+def test_a_script_that_fetches_a_file_too_early_is_told_so(client, db, status, error, sentence):
+    row = Dump.objects.create(name="d.tar", status=status, error=error)
+    for path in ("m/0/s/0/text", "m/0/issue.md"):
+        answer = client.get(f"/d/{row.id}/{path}")
+        assert (answer.status_code, answer.content.decode()) == (409, sentence + "\n")
+        assert answer["Content-Type"].startswith("text/plain")
+    answer = client.get(f"/d/{row.id}/report.json")
+    assert (answer.status_code, answer.json()["error"]) == (409, sentence)
+
+
+def test_head_is_answered_wherever_get_is(client, dump):
+    for path in ("/", f"/d/{dump.id}/progress", f"/d/{dump.id}/report.json", f"/d/{dump.id}/m/0/issue/",
+                 f"/d/{dump.id}/m/0/issue.md", f"/d/{dump.id}/m/0/s/0/text", *all_pages(dump)):
+        answer = client.head(path)
+        assert answer.status_code in (200, 302), path
+        assert answer.status_code == client.get(path).status_code
+
+
+def test_names_from_a_dump_turn_nothing_around_and_are_no_control_characters(client, db, tmp_path):
+    harm = "\x1b[31m\x07\u202e\u2066\x9b"
+    for stage, copied in FILES.items():
+        told = hlo(copied, 1).replace("<script>", f"<script>{harm}").replace("copy.<b>1", f"copy.{harm}1")
+        (tmp_path / f"module_0001.jit_{harm}.{stage}.txt").write_text(told.replace("jit_<u>", f"jit_{harm}"))
+    found = store(tmp_path)
+    for path in [*all_pages(found), f"/d/{found.id}/m/0/issue/", f"/d/{found.id}/m/0/issue.md"]:
+        html = get(client, path)
+        assert not set(harm) - set("[31m") & set(html), path
+    assert "\ufffd[31m" in get(client, f"/d/{found.id}/m/0/")
+    link = re.search(r'href="([^"]*%1B[^"]*)"', get(client, f"/d/{found.id}/m/0/"))[1].replace("&amp;", "&")
+    assert "at=" in client.get(link)["Location"]
+
+
+def test_a_module_page_lists_only_so_much_and_says_what_is_left_out(dump, client, monkeypatch):
+    report = storage.load_report(dump)
+    module, copy, pattern = report["modules"][0], report["modules"][0]["copies"][0], report["modules"][0]["patterns"][0]
+    copy["parameter_names"] = [f"name{n}" for n in range(20)]
+    copy["instruction"] = "i" * 5000
+    module["copies"] = [{**copy, "id": f"c{n}"} for n in range(30)]
+    module["patterns"] = [{**pattern, "count": 10, "copies": [f"c{n}" for n in range(at, at + 10)]} for at in (0, 10, 20)]
+    module["files"]["unparsed"] = [{"file": f"f{n}.txt", "reason": "cut"} for n in range(9)]
+    module["flags"] = {f"xla_{n}": "v" * 5000 for n in range(9)}
+    for name, most in (("MAX_PATTERNS", 2), ("MAX_COPIES", 6), ("MAX_ROWS", 8), ("MAX_NAMES", 3), ("MAX_FILES", 4),
+                       ("MAX_FLAGS", 5)):
+        monkeypatch.setattr(module_page, name, most)
+    monkeypatch.setattr(storage, "load_report", lambda dump: report)
+    html = get(client, f"/d/{dump.id}/m/0/")
+    shown = " ".join(text(html).split())
+    assert len(re.findall(r'<tr id="c\d+"', html)) == 8
+    assert "4 more are in report.json" in shown and "8 more are in report.json" in shown
+    assert "1 more pattern is in report.json" in shown
+    assert "name2 and 17 more" in shown and "name3" not in shown
+    assert "f3.txt" in shown and "f4.txt" not in shown and "and 5 more, in report.json" in shown
+    assert "--xla_4=" in shown and "--xla_5=" not in shown and "and 4 more" in shown
+    assert "i" * 301 not in shown and "v" * 301 not in shown and "i" * 1001 not in html
 
 
 def test_a_failed_dump_says_why_and_can_be_tried_again(client, db):

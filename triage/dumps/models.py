@@ -7,6 +7,8 @@ import secrets
 from django.db import models
 from django.urls import reverse
 
+from triage.engine.printable import one_line
+
 
 def new_id() -> str:
     """22 characters that nobody guesses: whoever has the address of a dump may read it."""
@@ -70,6 +72,11 @@ class Dump(models.Model):
     @property
     def is_finished(self) -> bool:
         return self.status in (self.Status.DONE, self.Status.FAILED)
+
+    @property
+    def no_result(self) -> str:
+        """Why there is no result, in one sentence; for dumps that are not done."""
+        return one_line(self.error or "The analysis is not finished.")
 
 
 class DumpModule(models.Model):

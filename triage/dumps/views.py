@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from triage.dumps import owner, storage
 from triage.dumps.form import is_form, read_form, sent_file
@@ -14,12 +14,15 @@ from triage.dumps.intake import Readable, UploadRefused, check_length, enqueue, 
 from triage.dumps.models import Dump
 from triage.engine.archive import DROP, KEEP
 from triage.engine.cost import human_bytes
+from triage.engine.printable import one_line
+from triage.pages import printable_page
 
 MAX_LISTED = 50         # uploads of one browser that the front page lists
 FORM_BYTES = 64 * 1024  # what a form may add to the file it carries
 
 
-@require_GET
+@require_safe
+@printable_page
 def home(request: HttpRequest) -> HttpResponse:
     token = owner.token_of(request)
     examples = Dump.objects.filter(is_example=True).prefetch_related("modules")[:1]
@@ -78,21 +81,22 @@ def api_upload(request: HttpRequest) -> HttpResponse:
                          "report_url": request.build_absolute_uri(reverse("report-json", args=[dump.id]))}, status=201)
 
 
-@require_GET
+@require_safe
 def progress(request: HttpRequest, dump_id: str) -> JsonResponse:
     dump = get_object_or_404(Dump, pk=dump_id)
-    return JsonResponse({"status": dump.status, "phase": dump.phase, "done": dump.done, "total": dump.total,
-                         "files": dump.files, "first": dump.first, "error": dump.error, "finished": dump.is_finished,
+    first = [{**module, "name": one_line(module["name"]), "verdict": one_line(module["verdict"])} for module in dump.first]
+    return JsonResponse({"status": dump.status, "phase": one_line(dump.phase), "done": dump.done, "total": dump.total,
+                         "files": dump.files, "first": first, "error": one_line(dump.error), "finished": dump.is_finished,
                          "url": dump.get_absolute_url()})
 
 
-@require_GET
+@require_safe
 def report_json(request: HttpRequest, dump_id: str) -> HttpResponse:
     """The report, schema `hlo-triage/1`; 409 with one sentence while there is none."""
     dump = get_object_or_404(Dump, pk=dump_id)
     if dump.status == Dump.Status.DONE:
         return HttpResponse(storage.load_report_json(dump), content_type="application/json")
-    return JsonResponse({"error": dump.error or "The analysis is not finished.", "status": dump.status}, status=409)
+    return JsonResponse({"error": dump.no_result, "status": dump.status}, status=409)
 
 
 @require_POST

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from triage.engine.cost import human_bytes
+from triage.engine.printable import one_line
 from triage.engine.sentences import percent, plural
 from triage.reports.excerpt import Line
-from triage.reports.markdown import block, clean, code, plain, sentence, table
+from triage.reports.markdown import block, code, plain, sentence, table
 
 MAX_PARAMETER_ROWS = 40
 MAX_PATTERNS = 10
+MAX_FLAGS = 100
 #: The lines of the stage with this index around the copy with this id.
 Excerpt = Callable[[int, str], list[Line]]
 
@@ -59,7 +61,7 @@ def title(module: dict, pattern: dict) -> str:
     by = f" by {pattern['introduced_by']}" if pattern["introduced_by"] else ""
     trigger = f" (suspected trigger: {pattern['trigger']})" if pattern["trigger"] else ""
     total = sum(p["bytes"] for p in module["patterns"] if _heading(p) == _heading(pattern))
-    return clean(f"{platform}{human_bytes(total)} of parameters {verb} {where[pattern['where']]}{by}{trigger}")
+    return one_line(f"{platform}{human_bytes(total)} of parameters {verb} {where[pattern['where']]}{by}{trigger}")
 
 
 def _heading(pattern: dict) -> tuple:
@@ -67,7 +69,8 @@ def _heading(pattern: dict) -> tuple:
 
 
 def _representative(module: dict, pattern: dict) -> dict:
-    copies = [copy for copy in module["copies"] if copy["id"] in set(pattern["copies"])]
+    wanted = set(pattern["copies"])
+    copies = [copy for copy in module["copies"] if copy["id"] in wanted]
     return max(copies, key=lambda copy: copy["bytes"])
 
 
@@ -121,11 +124,12 @@ def _impact(module: dict) -> list[str]:
     lines += table(["copies", "bytes", "what happens"],
                    [[str(p["count"]), f"{p['bytes']:,}", sentence(p["sentence"])] for p in shown])
     if len(module["patterns"]) > MAX_PATTERNS:
-        lines += ["", f"{len(module['patterns']) - MAX_PATTERNS} more patterns are left out."]
+        lines += ["", f"{plural(len(module['patterns']) - MAX_PATTERNS, 'more pattern')} left out."]
     live = [copy for copy in module["copies"] if copy["live_at_peak"]]
     if live:
         lines += ["", f"{len(live)} of {plural(len(module['copies']), 'copy')} "
-                  f"({sum(c['bytes'] for c in live):,} bytes) are live at the peak{_share(memory.get('share_of_peak'))}."]
+                  f"({sum(c['bytes'] for c in live):,} bytes) {'is' if len(live) == 1 else 'are'} live at the peak"
+                  f"{_share(memory.get('share_of_peak'))}."]
     return lines
 
 
@@ -138,7 +142,8 @@ def _file(name: str | None) -> str:
 
 
 def _history(module: dict, pattern: dict, sample: dict, excerpt: Excerpt) -> list[str]:
-    lines = [f"One of the {plural(pattern['count'], 'copy')}: {code(sample['parameter_names'][0])}, "
+    which = "The copy" if pattern["count"] == 1 else f"One of the {plural(pattern['count'], 'copy')}"
+    lines = [f"{which}: {code(sample['parameter_names'][0])}, "
              f"{code(sample['from_shape'])} to {code(sample['to_shape'])}, {sample['bytes']:,} bytes.", ""]
     if sample["trigger"]:
         stage = sample["trigger"]["stage"]
@@ -199,7 +204,8 @@ def _reproduce(module: dict) -> list[str]:
         lines += ["", f"{code(name)} (to be attached) is the module before optimisation." + _command(module["platform"], name)]
     shown = _public_flags(module["flags"])
     if shown:
-        lines += ["", "Flags that are not at their defaults (paths and dump options left out):", "", *block(shown)]
+        lines += ["", "Flags that are not at their defaults (paths and dump options left out):", "", *block(shown[:MAX_FLAGS])]
+        lines += ["", f"and {len(shown) - MAX_FLAGS} more."] if len(shown) > MAX_FLAGS else []
     return lines
 
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+from triage.engine.printable import one_line, printable
+
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~@$!&])")
-
-
-def clean(text: str) -> str:
-    """One line without control characters and without marks that turn the direction of text."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\n", " ").replace("\t", " "))
 
 
 def plain(text: str) -> str:
     """Text that Markdown and GitHub show as it is: no emphasis, links, mentions or HTML."""
-    return _SPECIAL.sub(r"\\\1", clean(text))
+    return _SPECIAL.sub(r"\\\1", one_line(text))
 
 
 def code(text: str, limit: int = 300) -> str:
     """A code span; longer runs of backticks around it than in it."""
-    text = clean(text)
+    text = one_line(text)
     text = text if len(text) <= limit else text[:limit] + "..."
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
@@ -38,7 +34,7 @@ def sentence(text: str) -> str:
 
 def block(lines: Iterable[str], language: str = "") -> list[str]:
     """A fenced block, its fence longer than any run of backticks inside."""
-    body = [_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line) for line in lines]
+    body = [printable(line) for line in lines]
     longest = max((len(run) for line in body for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return [fence + language, *body, fence]

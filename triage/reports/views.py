@@ -4,24 +4,21 @@ from __future__ import annotations
 import re
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_safe
+from django.shortcuts import render
 
 from triage.dumps import storage
 from triage.dumps.models import Dump
 from triage.reports.draft import Draft, draft
 from triage.reports.excerpt import Line, copy_lines
 from triage.reports.github import prefilled
-from triage.viewer.lookup import NotReady, find_module
+from triage.reports.markdown import sentence
+from triage.viewer.lookup import download, find_module, page
 from triage.viewer.texts import Texts
 
 
-@require_safe
+@page
 def issue(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
-    try:
-        found, report = find_module(dump_id, module)
-    except NotReady as waiting:
-        return redirect("dump", waiting.dump.id)
+    found, report = find_module(dump_id, module)
     text = _draft(found, module, report)
     context = {"dump": found, "module": report, "index": module, "draft": text}
     if text is not None:
@@ -29,16 +26,13 @@ def issue(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
     return render(request, "reports/issue.html", context)
 
 
-@require_safe
+@download
 def issue_markdown(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
     """The draft as a file; for a module without copies the sentence that says so."""
-    try:
-        found, report = find_module(dump_id, module)
-    except NotReady as waiting:
-        return redirect("dump", waiting.dump.id)
+    found, report = find_module(dump_id, module)
     text = _draft(found, module, report)
     name = re.sub(r"[^\w.-]", "_", report["name"], flags=re.ASCII)[:100] or "module"
-    return HttpResponse(text.text if text else f"{report['verdict']}\n", content_type="text/markdown; charset=utf-8",
+    return HttpResponse(text.text if text else f"{sentence(report['verdict'])}\n", content_type="text/markdown; charset=utf-8",
                         headers={"Content-Disposition": f'attachment; filename="{name}-issue.md"'})
 
 

@@ -11,8 +11,10 @@ from triage.engine.sentences import percent
 from triage.viewer.options import Options
 from triage.viewer.stages import groups, title
 
-#: Copies of one pattern that are listed; all of them are in report.json.
-MAX_COPIES = 200
+#: Patterns that are shown, copies of one pattern and of all that are listed; all of them are in report.json.
+MAX_PATTERNS, MAX_COPIES, MAX_ROWS = 50, 200, 1000
+#: Parameters of one copy that are named, damaged files that are listed, flags.
+MAX_NAMES, MAX_FILES, MAX_FLAGS = 8, 50, 500
 #: Different source lines of one pattern that are named.
 MAX_SOURCES = 4
 _MEMORY_FILE = re.compile(r"-((?:buffer|memory|live)[\w-]*)\.txt$")
@@ -26,9 +28,16 @@ ORIGINS = {"compiler": "the compiler's own", "program": "in the program as it wa
 def module_context(dump: Dump, report: dict) -> dict:
     copies = {copy["id"]: copy for copy in report["copies"]}
     stages = report["stages"]
-    patterns = [_pattern(dump, report, pattern, copies) for pattern in report["patterns"]]
+    patterns, room = [], MAX_ROWS
+    for pattern in report["patterns"][:MAX_PATTERNS]:
+        patterns.append(_pattern(dump, report, pattern, copies, min(MAX_COPIES, room)))
+        room -= len(patterns[-1]["listed"])
+    unparsed, flags = report["files"]["unparsed"], list(report["flags"].items())
     return {
-        "dump": dump, "module": report, "patterns": patterns, "figures": _figures(report),
+        "dump": dump, "module": report, "patterns": patterns,
+        "more_patterns": max(0, len(report["patterns"]) - MAX_PATTERNS),
+        "unparsed": unparsed[:MAX_FILES], "more_unparsed": max(0, len(unparsed) - MAX_FILES),
+        "flags": flags[:MAX_FLAGS], "more_flags": max(0, len(flags) - MAX_FLAGS), "figures": _figures(report),
         "groups": groups(stages), "chart": _chart(report), "layouts_from": _layouts_from(stages),
         "largest_step": max((row["size"] for group in groups(stages) for row in group.get("rows", ())), default=0),
         "unchanged": sum(1 for stage in stages if not stage["changed"]),
@@ -37,7 +46,7 @@ def module_context(dump: Dump, report: dict) -> dict:
         + Options(len(stages) - 1, 0).change()}
 
 
-def _pattern(dump: Dump, report: dict, pattern: dict, copies: dict[str, dict]) -> dict:
+def _pattern(dump: Dump, report: dict, pattern: dict, copies: dict[str, dict], room: int) -> dict:
     mine = [copies[identity] for identity in pattern["copies"]]
     first = max(mine, key=lambda copy: copy["bytes"])
     shapes = list(dict.fromkeys((copy["from_shape"], copy["to_shape"]) for copy in mine))
@@ -49,8 +58,8 @@ def _pattern(dump: Dump, report: dict, pattern: dict, copies: dict[str, dict]) -
         "shape_pairs": shapes[:MAX_SOURCES], "more_shapes": max(0, len(shapes) - MAX_SOURCES),
         "sources": sources[:MAX_SOURCES],
         "more_sources": max(0, len(sources) - MAX_SOURCES), "several_shapes": len(shapes) > 1,
-        "listed": [_copy(dump, report, copy) for copy in mine[:MAX_COPIES]],
-        "more_copies": max(0, len(mine) - MAX_COPIES),
+        "listed": [_copy(dump, report, copy) for copy in mine[:room]],
+        "more_copies": max(0, len(mine) - room),
         "other_address": _copy(dump, report, first)["other_address"],
         "peak": _peak([copy["live_at_peak"] for copy in mine]),
         "share": percent(pattern["bytes"] / total) if total else ""}
@@ -67,7 +76,9 @@ def _copy(dump: Dump, report: dict, copy: dict) -> dict:
         options = Options(last, last - 1, computation=place["computation"], instruction=place["instruction"])
         return address + options.change()
 
-    return {**copy, "address": at(copy), "consumer_address": at(copy["consumer"]),
+    names = copy["parameter_names"]
+    return {**copy, "named": names[:MAX_NAMES], "more_names": max(0, len(names) - MAX_NAMES),
+            "address": at(copy), "consumer_address": at(copy["consumer"]),
             "other_address": at(copy["other_user"])}
 
 

@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 #: Field -> name in the address.
 _NAMES = {"full": "full", "meta": "meta", "base": "base", "computation": "c", "instruction": "i", "at": "at",
           "start": "from", "show": "show"}
+#: Characters of a name in an address. A longer one, which no compiler writes, leads to the whole page.
+MAX_NAME = 1000
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Options:
         if not 0 <= base < stages:
             base = stage - 1
         return cls(stage, base if base >= 0 else None, query.get("full") == "1", query.get("meta") == "1",
-                   query.get("c", "")[:1000], query.get("i", "")[:1000], _number(query.get("at")),
+                   query.get("c", "")[:MAX_NAME], query.get("i", "")[:MAX_NAME], _number(query.get("at")),
                    _number(query.get("from")), _number(query.get("show")))
 
     def change(self, **changes) -> str:
@@ -40,6 +42,8 @@ class Options:
             value = getattr(other, field)
             if field == "base":
                 value = "" if value is None or value == self.stage - 1 else str(value)
+            if isinstance(value, str):
+                value = value[:MAX_NAME]
             if value not in (False, 0, ""):
                 pairs.append((name, "1" if value is True else value))
         return "?" + urlencode(pairs)

@@ -1,37 +1,19 @@
 """Pages of a dump: load, check, render."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.gzip import gzip_page
-from django.views.decorators.http import require_safe
 
 from triage.dumps import storage
 from triage.dumps.models import Dump
-from triage.viewer.lookup import NotReady, find_dump, find_module
+from triage.viewer.lookup import download, find_dump, find_module, page
 from triage.viewer.module_page import module_context
 from triage.viewer.options import Options
 from triage.viewer.stage_page import Texts, stage_context
 
 
-def _page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Read-only, compressed (pages of code are large); a dump that is not ready answers with its own page."""
-    @gzip_page
-    @require_safe
-    @wraps(view)
-    def wrapper(request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        try:
-            return view(request, *args, **kwargs)
-        except NotReady as waiting:
-            return redirect("dump", waiting.dump.id)
-    return wrapper
-
-
-@_page
+@page
 def dump(request: HttpRequest, dump_id: str) -> HttpResponse:
     """Progress, the reason for a failure, or the modules; a dump of one module shows it at once."""
     found = find_dump(dump_id)
@@ -46,13 +28,13 @@ def dump(request: HttpRequest, dump_id: str) -> HttpResponse:
         "with_copies": sum(1 for module in report["modules"] if module["copies"])})
 
 
-@_page
+@page
 def module(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
     found, report = find_module(dump_id, module)
     return render(request, "viewer/module.html", module_context(found, report))
 
 
-@_page
+@page
 def stage(request: HttpRequest, dump_id: str, module: int, stage: int) -> HttpResponse:
     """The diff against the stage before, or the whole text; see options.Options for what the address can ask."""
     found, report = find_module(dump_id, module)
@@ -64,7 +46,7 @@ def stage(request: HttpRequest, dump_id: str, module: int, stage: int) -> HttpRe
     return render(request, "viewer/stage.html", stage_context(found, report, stage, options))
 
 
-@_page
+@download
 def stage_text(request: HttpRequest, dump_id: str, module: int, stage: int) -> HttpResponse:
     """The stage's text to the letter."""
     found, report = find_module(dump_id, module)

@@ -8,6 +8,10 @@ from django.utils.safestring import SafeString, mark_safe
 from triage.engine.cost import human_bytes
 from triage.highlight import line_html
 
+#: Characters of a name, a shape or a file that a page shows; report.json has all of them.
+MAX_NAME = 300
+#: Characters of a sentence with names in it.
+MAX_SENTENCE = 10_000
 register = template.Library()
 
 
@@ -48,18 +52,27 @@ def percent(share: float | None) -> str:
 
 
 @register.filter
+def cut(text: str | None) -> str:
+    """A name or a shape, its end left out where it is longer than any real one."""
+    text = text or ""
+    return text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}…"
+
+
+@register.filter
 def ticks(text: str | None) -> SafeString:
-    """A sentence whose `backquoted` parts become code."""
-    parts = (text or "").split("`")
+    """A sentence whose `backquoted` parts become code; the end of one that no engine wrote is left out."""
+    text = text or ""
+    text = text if len(text) <= MAX_SENTENCE else f"{text[:MAX_SENTENCE]}…"
+    parts = text.split("`")
     if len(parts) % 2 == 0:     # an odd number of backquotes: the last one is text
         parts[-2:] = ["`".join(parts[-2:])]
     return format_html_join("", "{}{}", (
-        (part, "") if position % 2 == 0 else ("", format_html("<code>{}</code>", part))
+        (part, "") if position % 2 == 0 else ("", format_html("<code>{}</code>", cut(part)))
         for position, part in enumerate(parts)))
 
 
 @register.filter
 def hlo(text: str | None) -> SafeString:
     """Coloured HLO, such as a shape. A leading space keeps it from being read as the beginning of a line."""
-    html = line_html(" " + (text or ""))[1:]
+    html = line_html(" " + cut(text or ""))[1:]
     return mark_safe(html)  # noqa: S308 - line_html escapes every token's text

@@ -14,10 +14,12 @@ from django.core.management.base import BaseCommand
 from triage.engine.analysis import Analysis, InputError
 from triage.engine.archive import unpack
 from triage.engine.ir import number
+from triage.engine.printable import one_line
 from triage.engine.report import analyse
 from triage.engine.sentences import plural
 from triage.reports.draft import draft
 from triage.reports.excerpt import copy_lines
+from triage.reports.markdown import plain, sentence
 
 EXIT_NOTHING_ANALYSED = 2
 
@@ -79,7 +81,7 @@ def _progress():
         return None
 
     def tell(phase: str, done: int, total: int) -> None:
-        sys.stderr.write(f"\r\x1b[K{phase} {done}/{total}" if done + 1 < total else "\r\x1b[K")
+        sys.stderr.write(f"\r\x1b[K{one_line(phase)} {done}/{total}" if done + 1 < total else "\r\x1b[K")
         sys.stderr.flush()
     return tell
 
@@ -94,7 +96,7 @@ def _drafts(analysis: Analysis) -> str:
     for module, texts in zip(analysis.report["modules"], analysis.modules):
         found = draft(module, analysis.report["generator"], lambda stage, copy, texts=texts: copy_lines(
             texts.stages[stage], copy, lambda keys: {key: texts.texts[key] for key in keys}))
-        drafts.append(found.text if found else f"# {module['name']}\n\n{module['verdict']}\n")
+        drafts.append(found.text if found else f"# {plain(module['name'])}\n\n{sentence(module['verdict'])}\n")
     return "\n\n".join(drafts)
 
 
@@ -121,9 +123,10 @@ def _verdicts(analysis: Analysis) -> str:
         lines += [f"{module['name']} ({target}, {plural(len(module['stages']), 'stage')})", f"  {module['verdict']}"]
         lines += [f"  note: {note}" for note in module["notes"]]
         lines += [f"  damaged: {file['file']}: {file['reason']}" for file in module["files"]["unparsed"]]
-    return "\n".join([*lines, *(f"note: {note}" for note in analysis.report["notes"])])
+    # Names are the dump's: a terminal would obey what is in them.
+    return "\n".join(one_line(line) for line in [*lines, *(f"note: {note}" for note in analysis.report["notes"])])
 
 
-def _give_up(sentence: str) -> NoReturn:
-    print(sentence, file=sys.stderr)
+def _give_up(reason: str) -> NoReturn:
+    print(one_line(reason), file=sys.stderr)
     sys.exit(EXIT_NOTHING_ANALYSED)
