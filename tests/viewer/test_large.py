@@ -8,7 +8,7 @@ import pytest
 
 from tests.viewer.conftest import store
 from tests.viewer.test_pages import get, text
-from triage.dumps import storage
+from triage.dumps import pack, storage
 from triage.dumps.models import Dump
 from triage.engine import diff
 from triage.engine.lines import MAX_LINE
@@ -32,10 +32,13 @@ def stored(tmp_path: Path, before: str, after: str) -> Dump:
 
 
 @pytest.fixture
-def large(db, tmp_path: Path) -> tuple[Dump, str]:
+def large(db, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Dump, str]:
     """A dump whose last stage has one computation that no page reads whole, and that stage's text."""
-    lines_of_it = "".join(f"  %x.{n} = f32[{n}]{{0}} negate(%p)\n" for n in range(60_000))
-    padding = f"  %y = f32[4]{{0}} custom-call(%p), custom_call_target=\"{'y' * diff.MAX_BYTES}\"\n"
+    for module, name in ((diff, "MAX_BYTES"), (texts, "MAX_BYTES"), (texts, "BATCH_BYTES")):
+        monkeypatch.setattr(module, name, 300_000)
+    monkeypatch.setattr(pack, "PIECE_BYTES", 10_000)
+    lines_of_it = "".join(f"  %x.{n} = f32[{n}]{{0}} negate(%p)\n" for n in range(6_000))
+    padding = f"  %y = f32[4]{{0}} custom-call(%p), custom_call_target=\"{'y' * 300_000}\"\n"
     after = START + lines_of_it + padding + END
     return stored(tmp_path, START + END, after), after
 
@@ -81,16 +84,16 @@ def test_a_text_that_is_too_large_is_never_loaded(client, large, monkeypatch):
     html = stage(client, dump)
     assert "Text too large to be aligned" in html and f'href="/d/{dump.id}/m/0/s/0/text"' in html
     assert "Too large to be shown here" in html
-    for query in ("?meta=1", "?c=main", "?at=50000"):
+    for query in ("?meta=1", "?c=main", "?at=5000"):
         assert "Text too large to be aligned" in stage(client, dump, query)
-    window = stage(client, dump, "?full=1&at=50000")
-    assert "%x.49995 = f32[49995]{0} negate(%p)" in text(window)
-    end = text(stage(client, dump, "?full=1&at=60005"))
+    window = stage(client, dump, "?full=1&at=5000")
+    assert "%x.4995 = f32[4995]{0} negate(%p)" in text(window)
+    end = text(stage(client, dump, "?full=1&at=6005"))
     assert "more characters; download the text" in end and "ROOT %c = f32[1024,1024]{0,1} copy(%p)" in end
-    alone = text(stage(client, dump, "?show=50000"))
-    assert "%x.49995" in alone and "too large to look up what reads the line" in alone
-    found = client.get(f"/d/{dump.id}/m/0/s/1/", {"c": "main", "i": "x.49995"})
-    assert found["Location"].endswith("at=50000#L50000")
+    alone = text(stage(client, dump, "?show=5000"))
+    assert "%x.4995" in alone and "too large to look up what reads the line" in alone
+    found = client.get(f"/d/{dump.id}/m/0/s/1/", {"c": "main", "i": "x.4995"})
+    assert found["Location"].endswith("at=5000#L5000")
     assert "too large to be searched" in get(client, f"/d/{dump.id}/m/0/issue/")
     assert b"".join(client.get(f"/d/{dump.id}/m/0/s/1/text").streaming_content).decode() == after
 
