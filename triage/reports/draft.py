@@ -232,7 +232,8 @@ def _public_flags(flags: dict[str, str]) -> list[str]:
 def _environment(module: dict, blanks: list[str]) -> list[str]:
     lines = [f"* Target: {code(module['target'])}"] if module["target"] else []
     if module["version"]:
-        lines.append(f"* From the dump's form: {plain(module['version']['range'])} ({sentence(module['version']['reason'])})")
+        lines.append(f"* From the dump's form: {plain(module['version']['range'])}, "
+                     f"because {sentence(module['version']['reason'])}")
     return lines + [f"* {blank}" for blank in blanks]
 
 
