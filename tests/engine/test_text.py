@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from triage.engine.text import MAX_NESTING, Parser, split_chunks
+from triage.engine.instructions import MAX_NESTING, Lines
+from triage.engine.text import Parser, split_chunks
 
 MODULE = """HloModule m, entry_computation_layout={(f32[4]{0})->f32[4]{0}}
 
@@ -110,7 +111,7 @@ def test_what_is_no_hlo_is_kept_as_unparsed():
     ("%r = () tuple()", ()),
 ])
 def test_operands_in_every_form(line, operands):
-    assert Parser().instruction("  " + line).operands == operands
+    assert Lines().parse("  " + line).operands == operands
 
 
 @pytest.mark.parametrize("text, size", [
@@ -122,21 +123,21 @@ def test_operands_in_every_form(line, operands):
     ("f32[4,8]{1,0:T(8,128)S(1)}", 4096), ("(f32[4], /*index=1*/(s8[3], b(f32[2]{0})))", 27), ("b(f32[8]{0})", 32),
 ])
 def test_bytes_of_shapes(text, size):
-    shape = Parser().shape(text)
+    shape = Lines().shape(text)
     assert shape.bytes == size
 
 
 def test_memory_space_and_order_come_from_the_layout():
-    shape = Parser().shape("f32[1,4,8]{0,2,1:T(8,128)S(5)}")
+    shape = Lines().shape("f32[1,4,8]{0,2,1:T(8,128)S(5)}")
     assert shape.memory_space == 5 and shape.order == (1, 2)
 
 
 def test_a_layout_that_does_not_fit_is_read_as_the_default():
-    assert Parser().shape("f32[4,8]{0}").order == (0, 1)
+    assert Lines().shape("f32[4,8]{0}").order == (0, 1)
 
 
 def test_shapes_nested_too_deeply_are_opaque_inside():
-    shape = Parser().shape("(" * 5000 + "f32[4]" + ")" * 5000)
+    shape = Lines().shape("(" * 5000 + "f32[4]" + ")" * 5000)
     depth = 0
     while shape.parts:
         shape, depth = shape.parts[0], depth + 1

@@ -6,7 +6,7 @@ would be too large for: the text of every stage as a list of chunks named by has
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Callable
+from typing import Callable, NamedTuple
 
 SCHEMA = "hlo-triage/1"
 
@@ -21,8 +21,7 @@ class InputError(Exception):
     """The input cannot be analysed at all; `str()` is one sentence for the user."""
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """One computation's text (or the text before the first one, `name == ""`), including what follows it up to the next."""
     key: str          # hexadecimal hash of the text; equal keys are equal texts
     name: str         # computation name without '%'; "" for the module header and its tables
@@ -30,8 +29,7 @@ class Chunk:
     entry: bool = False
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """An instruction of one stage that takes part in a parameter copy."""
     computation: str            # name of the computation that holds the instruction, without '%'
     instruction: str            # name without '%'

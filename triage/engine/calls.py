@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import compress
+from operator import attrgetter
 from typing import TypeVar
 
 from .ir import Computation, Instruction
@@ -25,6 +27,7 @@ class _Calls(dict[str, bool]):
 
 
 _CALLS = _Calls()
+_OPCODE = attrgetter("opcode")
 _Node = TypeVar("_Node", str, tuple[str, int])
 
 
@@ -34,7 +37,8 @@ Caller = tuple[Instruction, tuple[tuple[str, str], ...]]
 
 def callers(computation: Computation) -> tuple[Caller, ...]:
     """The instructions through which values flow into computations they call, in order."""
-    return tuple([(i, tuple(_called(i))) for i in computation.instructions if _CALLS[i.opcode]])
+    calling = compress(computation.instructions, map(_CALLS.__getitem__, map(_OPCODE, computation.instructions)))
+    return tuple([(i, tuple(_called(i))) for i in calling])
 
 
 def _called(instruction: Instruction) -> list[tuple[str, str]]:

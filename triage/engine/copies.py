@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from . import opcodes
 from .flow import Flow
@@ -26,8 +27,7 @@ class Parameter:
         return self.instruction.shape
 
 
-@dataclass(frozen=True)
-class ParameterCopy:
+class ParameterCopy(NamedTuple):
     """One buffer written. `sources` are the entry parameters (number, index path) that decide its content."""
     key: tuple[str, ...]
     kind: str

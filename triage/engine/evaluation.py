@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
+from operator import and_, attrgetter, not_
 from typing import TYPE_CHECKING, TypeVar
 
 from . import opcodes
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 MAX_DEPENDENCIES = 2048         # a value of more parameters than this is treated as a new quantity
 MAX_DEPTH = 200                 # of calls around a write that is still counted
 
-
+_DEFINITIONS = attrgetter("definitions")
 _Value = TypeVar("_Value")
 
 
@@ -59,7 +61,8 @@ class Evaluation:
         self._waiting: set[str] = set()
         self._numbers = {name: flow.number(name) for name, _ in flow.flow.called(computation)}
         self._old: dict[str, Instruction] = {}      # the instructions of `before`
-        self._kept: frozenset[Instruction] = frozenset()    # those that may stand for the same here
+        self._kept: set[Instruction] = set()        # those that may stand for the same here
+        self._gone: set[str] = set()                # names that are not here any more
         self._known: dict[str, Tree] = {}           # the values in `before`
         # Out of order (by hand, or damaged) a value may depend on later ones, or on itself.
         if before is not None and computation.ordered is computation.instructions:
@@ -71,10 +74,11 @@ class Evaluation:
                    if any([name in changed for name, _ in names])]
         given = self.computation.parameters if before.returned != self.returned else ()
         self._old, self._known = before.computation.by_name, before.values
-        self._kept = frozenset(before.computation.instructions).difference(callers, given)
-        gone = self._old.keys() - self._by_name.keys()
-        self.values, self.notes = _without(before.values, gone), _without(before.notes, gone)
-        self.live, self.new = before.live - gone, before.new - gone
+        self._kept = set(before.computation.instructions)
+        self._kept.difference_update(callers, given)
+        self._gone = self._old.keys() - self._by_name.keys()
+        self.values, self.notes = _without(before.values, self._gone), _without(before.notes, self._gone)
+        self.live, self.new = before.live - self._gone, before.new - self._gone
 
     def run(self) -> Summary:
         """Looks only at what large parameters flow into; everything else is evaluated where such a value meets it."""
@@ -82,21 +86,34 @@ class Evaluation:
             self._follow_parameters()
         root = self.computation.root
         result = self.operand(root.name) if root is not None else IMPURE
-        return summarise(result, [self.notes[name] for name in self._by_name if name in self.notes] if self.notes else [])
+        in_order = filter(self.notes.__contains__, self._by_name) if self.notes else ()
+        return summarise(result, map(self.notes.__getitem__, in_order))
 
     def _follow_parameters(self) -> None:
         """Evaluates what reads a large parameter, or something made of one, in order; notes reads and writes on the way."""
-        kept, old = self._kept, self._old
-        changed = set(old.keys() - self._by_name.keys())        # names that stand for something else than before
-        for instruction in self.computation.ordered:
-            if instruction in kept and changed.isdisjoint(instruction.definitions):
-                continue
-            if instruction.name in old:
-                self._forget(instruction.name)
-            self._follow(instruction)
+        old, known, ordered = self._old, self._known, self.computation.ordered
+        values, live, new = self.values, self.live, self.new
+        changed = self._gone        # names that stand for something else than before, and more as they are found
+        # Asked of one instruction after the other while `changed` grows, and without a step of ours for those as before.
+        as_before = map(and_, map(self._kept.__contains__, ordered), map(changed.isdisjoint, map(_DEFINITIONS, ordered)))
+        for instruction in compress(ordered, map(not_, as_before)):
+            name, definitions, role = instruction.name, instruction.definitions, ROLES[instruction.opcode]
+            if name in old:
+                self._forget(name)
+            reads_live = not live.isdisjoint(definitions)
+            if role is NEW or (role is FOLLOWED and not new.isdisjoint(definitions)):
+                # Most of a program: a new quantity, or element by element made of one.
+                new.add(name)
+                values[name] = IMPURE
+                if reads_live:
+                    self.note_reads(instruction)
+                if known.get(name) is IMPURE:
+                    continue    # its shape may have changed, but no user asks for that of a new quantity
+            elif reads_live or role is PARAMETER:
+                self._follow(name)
             if old and not self._is_as_before(instruction):
-                changed.add(instruction.name)
-        self._old, self._kept, self._known = {}, frozenset(), {}
+                changed.add(name)
+        self._old, self._kept, self._gone, self._known = {}, set(), set(), {}
 
     def _forget(self, name: str) -> None:
         self.values.pop(name, None)
@@ -112,20 +129,12 @@ class Evaluation:
         now, then = self.values.get(name), self._known.get(name)
         return now is then or now == then
 
-    def _follow(self, instruction: Instruction) -> None:
-        role, definitions, name = ROLES[instruction.opcode], instruction.definitions, instruction.name
-        if role is NEW or (role is FOLLOWED and not self.new.isdisjoint(definitions)):
-            # Most of a program: a new quantity, or element by element made of one.
+    def _follow(self, name: str) -> None:
+        tree = self.operand(name)
+        if isinstance(tree, Leaf) and not tree.pure:
             self.new.add(name)
-            self.values[name] = IMPURE
-            if not self.live.isdisjoint(definitions):
-                self.note_reads(instruction)
-        elif role is PARAMETER or not self.live.isdisjoint(definitions):
-            tree = self.operand(name)
-            if isinstance(tree, Leaf) and not tree.pure:
-                self.new.add(name)
-            elif any([leaf.large for leaf in leaves(tree)]):
-                self.live.add(name)
+        elif any([leaf.large for leaf in leaves(tree)]):
+            self.live.add(name)
 
     # -- values of operands ------------------------------------------------------------------------------------------
 
@@ -150,16 +159,25 @@ class Evaluation:
                 stack.pop()
                 continue
             instruction = self._by_name[current]
-            missing = [operand for operand in self._needed(instruction) if operand not in values and operand in self._by_name]
+            missing = self._missing(instruction)
             if missing and current not in self._waiting:
                 self._waiting.add(current)
-                stack.extend(missing)
+                for operand in missing:
+                    simple = self._by_name[operand]
+                    if operand in values or self._missing(simple):
+                        stack.append(operand)
+                    else:       # nearly always: no need to come back to it
+                        values[operand] = self._evaluate(simple)
                 continue
             for operand in missing:
                 values[operand] = IMPURE
             values[current] = self._evaluate(instruction)
             stack.pop()
         return values[name]
+
+    def _missing(self, instruction: Instruction) -> list[str]:
+        values, by_name = self.values, self._by_name
+        return [operand for operand in self._needed(instruction) if operand not in values and operand in by_name]
 
     def _needed(self, instruction: Instruction) -> Sequence[str]:
         """Definitions whose values decide this one's; none where a new quantity is made of whatever is read."""
@@ -215,7 +233,8 @@ class Evaluation:
     def written(self, instruction: Instruction, shape: Shape, leaf: Leaf, own: int, path: tuple[int, ...]) -> Leaf:
         """The leaf as it lies in the new buffer that `instruction` writes; remembered if it can matter."""
         if not leaf.pure or not leaf.deps:
-            return leaf._replace(same=None, buffers=(), free=None) if leaf.buffers or leaf.same else leaf
+            anywhere = leaf.buffers or leaf.same
+            return Leaf(leaf.pure, leaf.deps, leaf.kind, fixed=leaf.fixed, large=leaf.large) if anywhere else leaf
         same = leaf.same if own == opcodes.COPY else None
         buffers: tuple[Buffer, ...] = ()
         if not self.quiet and shape.bytes >= self.min_bytes:
@@ -290,7 +309,7 @@ class Evaluation:
             original = at(operands[tree.same[0]], tree.same[1]) if 0 <= tree.same[0] < len(operands) else IMPURE
             same = original.same if isinstance(original, Leaf) else None
         free = tree.free or (next(iter(leaves(found[0])), IMPURE).free if len(found) == 1 and buffers else None)
-        return joined._replace(same=same, buffers=buffers, fixed=fixed, free=free)
+        return Leaf(True, joined.deps, joined.kind, same, buffers, fixed, free, joined.large)
 
     def inline(self, instruction: Instruction, callee: Summary, operands: Sequence[Tree], loops: tuple[str, ...] = (),
                site: str = "") -> Tree:
@@ -315,8 +334,8 @@ class Evaluation:
             if isinstance(buffer[0], int) and 0 <= buffer[0] < len(operands):
                 free = next(iter(leaves(at(operands[buffer[0]], buffer[1]))), IMPURE).free
             for renamed in rename(buffer):
-                notes.reads.extend([(renamed, read._replace(loops=read.loops + loops, free=read.free or free))
-                                    for read in readers])
+                notes.reads.extend([(renamed, Read(instruction, computation, operand, inner or free, around + loops))
+                                    for instruction, computation, operand, inner, around in readers])
         for buffer, loop in callee.state.items():
             notes.state.extend([(renamed, loop) for renamed in rename(buffer)])
         for buffer, size in callee.prefetches.items():
@@ -331,12 +350,15 @@ class Evaluation:
                 continue
             leaf = self.mapped(Leaf(True, write.deps, write.kind, fixed=write.fixed), operands)
             if leaf.pure and leaf.deps:
-                notes.writes.append(write._replace(key=(site, *key), deps=leaf.deps, kind=leaf.kind, fixed=leaf.fixed,
-                                                   loops=write.loops + loops))
+                notes.writes.append(Write((site, *key), write.instruction, write.computation, write.shape, leaf.deps, write.own,
+                                          leaf.kind, leaf.fixed, write.loops + loops))
 
 
 def _without(values: dict[str, _Value], names: set[str]) -> dict[str, _Value]:
-    return {name: value for name, value in values.items() if name not in names} if names else dict(values)
+    result = dict(values)
+    for name in names & result.keys():
+        del result[name]
+    return result
 
 
 def _sources(sources: Iterable[Source], operands: Sequence[Tree]) -> list[Tree]:

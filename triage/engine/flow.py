@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from .calls import BODY, CALLED, FUSED, MODES, SAME, Caller, callers, post_order
 from .evaluation import Evaluation
 from .ir import Computation, Module
-from .values import IMPURE, Summary
+from .values import IMPURE, Summary, leaves
 
 MAX_RECURSION = 40              # of calls that are followed by recursion; deeper call graphs go from the bottom up
 MAX_INLINED = 100_000           # reads and writes taken over from callees, in one stage
@@ -28,6 +28,7 @@ class Flow:
         self.summaries: dict[tuple[int, int], Summary] = {}
         self.closures: dict[tuple, int] = {}
         self.last: dict[tuple[str, bool, int], Evaluation] = {}     # by name, whether it is the entry, and mode
+        self.forms: dict[tuple, Summary] = {}       # of fused computations that differ in nothing but names
         self._callers: dict[Computation, tuple[Caller, ...]] = {}
         self._called: dict[Computation, tuple[tuple[str, str], ...]] = {}
 
@@ -117,9 +118,38 @@ class ModuleFlow:
         return found
 
     def _evaluate(self, computation: Computation, mode: int) -> Summary:
+        if mode == FUSED and not self.flow.called(computation) and computation is not self.module.entry:
+            return self._fused(computation)
         place = computation.name, computation is self.module.entry, mode
         evaluation = Evaluation(self, computation, mode, self.flow.last.get(place))
         found = evaluation.run()
         if not evaluation.quiet:
             self.flow.last[place] = evaluation
         return found
+
+    def _fused(self, computation: Computation) -> Summary:
+        """Of a fused computation that calls nothing. Every layer of a model has its own, and they differ in their names."""
+        form = _form(computation)
+        found = self.flow.forms.get(form) if form is not None else None
+        if found is None:
+            found = Evaluation(self, computation, FUSED).run()
+            # A transpose on the way is named in the summary, so that one is of this computation alone.
+            if form is not None and not any([leaf.free for leaf in leaves(found.root)]):
+                self.flow.forms[form] = found
+        return found
+
+
+def _form(computation: Computation) -> tuple | None:
+    """What a computation says, with positions instead of names; None where a name does not stand for one instruction."""
+    if len(computation.by_name) != len(computation.instructions):
+        return None         # damaged: two of one name
+    position = dict(zip(computation.by_name, range(len(computation.instructions))))
+    form: list = []
+    try:
+        for instruction in computation.instructions:
+            operands = tuple([position[name] for name in instruction.operands])
+            form.append((instruction.opcode, instruction.shape.text, operands, instruction.arguments if not operands else "",
+                         instruction.line[instruction.tail_at:]))
+    except KeyError:
+        return None
+    return position.get(computation.root.name) if computation.root is not None else None, *form

@@ -71,7 +71,7 @@ def tuple_(e: Evaluation, instruction: Instruction) -> Tree:
 
 
 def element(e: Evaluation, instruction: Instruction) -> Tree:
-    match = _INDEX.match(instruction.tail)
+    match = _INDEX.match(instruction.line, instruction.tail_at)
     index = int(match[1]) if match else number(instruction.attributes.get("index", ""))
     if not instruction.operands or index is None:
         return like(instruction.shape, IMPURE)

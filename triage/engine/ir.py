@@ -22,6 +22,7 @@ OPEN, CLOSE = frozenset("([{"), frozenset(")]}")
 MAX_DIGITS = 18                 # of a number that is read as one
 MAX_BYTES = 2 ** 50             # of one array; the sizes of damaged text must not grow out of all bounds
 _FIRST_CALLS = re.compile(r"(?:, kind=k\w+)?, (calls|to_apply|condition)=%?([\w.\-$<>:'@/]+)(?:,|$)")
+_FIRST_LIST = re.compile(r", (\w+)=\{([\d,]*)\}(?:,|$)")
 _ATTRIBUTE = re.compile(r"([\w.\-]+)=")
 Tile = tuple[int, ...]          # one T(..) group; -1 stands for '*': the dimension joins the next more minor one
 
@@ -144,17 +145,17 @@ class Instruction:
 
     A plain class: a large dump has hundreds of thousands of them, and most are asked for nothing but their operands.
     """
-    __slots__ = ("name", "shape", "opcode", "operands", "arguments", "tail", "is_root", "line", "definitions", "mentioned",
-                 "_attributes")
+    __slots__ = ("name", "shape", "opcode", "operands", "arguments", "tail_at", "is_root", "line", "definitions",
+                 "mentioned", "_attributes")
 
-    def __init__(self, name: str, shape: Shape, opcode: str, operands: tuple[str, ...], arguments: str, tail: str,
+    def __init__(self, name: str, shape: Shape, opcode: str, operands: tuple[str, ...], arguments: str, tail_at: int,
                  is_root: bool, line: str) -> None:
         self.name = name
         self.shape = shape
         self.opcode = opcode
         self.operands = operands
         self.arguments = arguments      # the text between the opcode's parentheses
-        self.tail = tail                # the text behind them
+        self.tail_at = tail_at          # where the text behind them begins in the line
         self.is_root = is_root
         self.line = line
         #: The operands' names without their `#k`.
@@ -162,6 +163,11 @@ class Instruction:
         #: Every name of the line, its own one last; "" too where an instruction reads itself, which is never in order.
         self.mentioned = (*self.definitions, name) if name not in self.definitions else (*self.definitions, "", name)
         self._attributes: dict[str, str] | None = None
+
+    @property
+    def tail(self) -> str:
+        """The text behind the operands."""
+        return self.line[self.tail_at:]
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -172,7 +178,7 @@ class Instruction:
 
     def called(self, key: str) -> str | None:
         """The computation named by attribute `key`, without '%'."""
-        match = _FIRST_CALLS.match(self.tail)
+        match = _FIRST_CALLS.match(self.line, self.tail_at)
         if match is not None and match[1] == key:       # most of the time: no need to read the rest
             return match[2]
         value = self.attributes.get(key)
@@ -180,7 +186,9 @@ class Instruction:
 
     def integers(self, key: str) -> tuple[int, ...]:
         """An attribute such as `dimensions={1,0}` as integers; () where it is missing or not a list of integers."""
-        values = [number(part) for part in self.attributes.get(key, "").strip("{}").split(",") if part.strip()]
+        match = _FIRST_LIST.match(self.line, self.tail_at)
+        text = match[2] if match is not None and match[1] == key else self.attributes.get(key, "").strip("{}")
+        values = [number(part) for part in text.split(",") if part.strip()]
         return () if None in values else tuple(values)
 
 

@@ -12,6 +12,7 @@ from .ir import Computation, Module
 from .text import Parser, computation_head, split_chunks
 
 MAX_STAGE_BYTES = 512 * 1024 * 1024     # a larger file is left out, and named
+_END = b"\n}\n\n"       # of a computation
 _NAME = re.compile(r"HloModule\s+([^\s,]+)")
 
 
@@ -19,8 +20,9 @@ _NAME = re.compile(r"HloModule\s+([^\s,]+)")
 class Stage:
     """One stage as read. `chunks` name texts in `StageReader.texts`."""
     file: StageFile
-    chunks: tuple[Chunk, ...]
-    instructions: int
+    chunks: tuple[Chunk, ...] = ()
+    computations: tuple[Computation, ...] = ()      # those of the chunks that parse
+    instructions: int = 0
     broken: str = ""            # one sentence where the text is damaged; what could be read is used
     cut: bool = False           # whole instructions are missing: what is not in the text may have been there
 
@@ -29,7 +31,6 @@ class _Piece(NamedTuple):
     """A chunk and what it holds. `whole`: a computation to its closing brace, and nothing else."""
     chunk: Chunk
     computation: Computation | None
-    instructions: int
     whole: bool
     is_cut: bool
 
@@ -42,68 +43,74 @@ class StageReader:
     _last: tuple[bytes, tuple] = (b"", ())      # the file read last: often the next one is the same
     _pieces: dict[str, _Piece] = field(default_factory=dict)
     _blocks: dict[str, tuple[str, tuple[_Piece, ...]]] = field(default_factory=dict)
-    _by_chunk: dict[str, _Piece] = field(default_factory=dict)
 
     def read(self, file: StageFile) -> Stage:
         """Raises OSError where the file cannot be read."""
         if file.path.stat().st_size > MAX_STAGE_BYTES:
-            return Stage(file, (), 0, f"larger than {MAX_STAGE_BYTES // 1024 ** 2} MiB, left out")
+            return Stage(file, broken=f"larger than {MAX_STAGE_BYTES // 1024 ** 2} MiB, left out")
         data = file.path.read_bytes()
         if data != self._last[0] or not self._last[1]:
-            self._last = data, self._split(data.decode("utf-8", "backslashreplace").replace("\x00", "\\x00"))
+            self._last = data, self._split(data)
         return Stage(file, *self._last[1])
 
-    def _split(self, text: str) -> tuple[tuple[Chunk, ...], int, str, bool]:
-        header, pieces = self._divide(text)
-        chunks = (self._chunk(header, ""), *[piece.chunk for piece in pieces])
+    def _split(self, data: bytes) -> tuple[tuple[Chunk, ...], tuple[Computation, ...], int, str, bool]:
+        header, pieces = self._divide(data)
+        chunks = (self._chunk(header, _key_of(header), ""), *[piece.chunk for piece in pieces])
         has_entry = any([chunk.entry for chunk in chunks])
         damaged = [piece for piece in pieces if not piece.whole]
         cut = not has_entry or any(piece.is_cut for piece in damaged)
-        return chunks, sum([piece.instructions for piece in pieces]), self._damage(text, pieces, damaged, has_entry), cut
+        computations = tuple([piece.computation for piece in pieces if piece.computation is not None])
+        return (chunks, computations, sum([len(computation.instructions) for computation in computations]),
+                self._damage(data, pieces, damaged, has_entry), cut)
 
-    def _divide(self, text: str) -> tuple[str, list[_Piece]]:
+    def _divide(self, data: bytes) -> tuple[str, list[_Piece]]:
         """The text before the first computation, and the computations.
 
-        Blocks between blank lines are looked up before anything in them is: nearly all were in the stage before.
+        Blocks that end with a computation are looked up before anything in them is: nearly all were in the stage before.
         """
         header, pieces = "", []
-        *blocks, last = text.split("\n\n")
-        for block in [*blocks, None]:
-            found = self._blocks.get(block) if block is not None else self._read_block(last)
+        view, start = memoryview(data), 0
+        while start < len(data):
+            end = data.find(_END, start)
+            end = end + len(_END) if end >= 0 else len(data)
+            key = _key(view[start:end])
+            found = self._blocks.get(key)
             if found is None:
-                found = self._blocks[block] = self._read_block(block + "\n\n")
+                found = self._blocks[key] = self._read_block(key, data[start:end])
             rest, computations = found
             if rest and pieces:
-                pieces[-1] = self._piece(self.texts[pieces[-1].chunk.key] + rest)
+                longer = self.texts[pieces[-1].chunk.key] + rest
+                pieces[-1] = self._piece(longer, _key_of(longer))
             elif rest:
                 header += rest
             pieces += computations
+            start = end
         return header, pieces
 
-    def _read_block(self, text: str) -> tuple[str, tuple[_Piece, ...]]:
+    def _read_block(self, key: str, data: bytes) -> tuple[str, tuple[_Piece, ...]]:
+        text = data.decode("utf-8", "backslashreplace").replace("\x00", "\\x00")
         rest, *chunks = split_chunks(text)
-        return rest, tuple(map(self._piece, chunks))
+        if chunks == [text] and len(text) == len(data):     # nearly always: a computation, of nothing but ASCII
+            return "", (self._piece(text, key),)
+        return rest, tuple([self._piece(chunk, _key_of(chunk)) for chunk in chunks])
 
-    def _piece(self, text: str) -> _Piece:
-        piece = self._pieces.get(text)
+    def _piece(self, text: str, key: str) -> _Piece:
+        piece = self._pieces.get(key)
         if piece is None:
             name, entry = computation_head(text.split("\n", 1)[0]) or ("", False)
-            chunk, parsed = self._chunk(text, name, entry), self.parser.computation(text)
-            piece = _Piece(chunk, parsed, len(parsed.instructions) if parsed is not None else 0,
-                           parsed is not None and parsed.closed and not parsed.unparsed,
-                           parsed is None or not parsed.closed)
-            self._pieces[text] = self._by_chunk[chunk.key] = piece
+            chunk, parsed = self._chunk(text, key, name, entry), self.parser.computation(text)
+            closed = parsed is not None and parsed.closed
+            piece = self._pieces[key] = _Piece(chunk, parsed, closed and not parsed.unparsed, not closed)
         return piece
 
-    def _chunk(self, text: str, name: str, entry: bool = False) -> Chunk:
-        key = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
+    def _chunk(self, text: str, key: str, name: str, entry: bool = False) -> Chunk:
         self.texts[key] = text
         return Chunk(key, name, text.count("\n") + (not text.endswith("\n")), entry)
 
     @staticmethod
-    def _damage(text: str, pieces: list[_Piece], damaged: list[_Piece], has_entry: bool) -> str:
+    def _damage(data: bytes, pieces: list[_Piece], damaged: list[_Piece], has_entry: bool) -> str:
         """What is wrong with a stage's text, in a few words; "" where nothing is."""
-        if not text.strip():
+        if not data or data.isspace():
             return "the file is empty"
         if not pieces:
             return "holds no HLO computation"
@@ -120,7 +127,15 @@ class StageReader:
     def module(self, stage: Stage) -> Module:
         """The stage's parsed form; computations that do not parse are missing in it."""
         header = self.header(stage)
-        named = [c for chunk in stage.chunks[1:] if (c := self._by_chunk[chunk.key].computation) is not None]
+        named = stage.computations
         entry = next((c for c in named if c.is_entry), named[-1] if named else None)
         match = _NAME.search(header)
         return Module(match[1] if match else "", header, {c.name: c for c in named}, entry)
+
+
+def _key(data: bytes | memoryview) -> str:
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+def _key_of(text: str) -> str:
+    return _key(text.encode("utf-8", "backslashreplace"))

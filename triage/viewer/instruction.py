@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from django.utils.safestring import SafeString, mark_safe
 
 from triage.engine.analysis import Chunk, StageText
+from triage.engine.ir import split_top
 from triage.engine.lines import defined_name, keys
-from triage.engine.text import split_top
 from triage.highlight import line_html
 from triage.viewer.lines import Beginning
 from triage.viewer.options import Options
