@@ -87,9 +87,8 @@ def fusion(e: Evaluation, instruction: Instruction) -> Tree:
     inner = e.flow.summary(name, FUSED)
     if not fits(inner.root, instruction.shape):
         return like(instruction.shape, IMPURE)
-    needed = set(e.needed_by_root(instruction))
-    operands = [e.operand(operand) if definition in needed else IMPURE
-                for operand, definition in zip(instruction.operands, instruction.definitions)]
+    needed = inner.needed
+    operands = [e.operand(operand) if position in needed else IMPURE for position, operand in enumerate(instruction.operands)]
     return e.written_tree(instruction, instruction.shape, e.mapped(inner.root, operands), inner.root)
 
 

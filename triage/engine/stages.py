@@ -134,7 +134,7 @@ class StageReader:
 
 
 def _key(data: bytes | memoryview) -> str:
-    return hashlib.blake2b(data, digest_size=12).hexdigest()
+    return hashlib.sha256(data).hexdigest()[:24]
 
 
 def _key_of(text: str) -> str:
