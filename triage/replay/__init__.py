@@ -1,0 +1,1 @@
+"""Recompiling a dumped module with one thing changed. Knows the engine, and nothing of Django."""
