@@ -13,6 +13,9 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 #: Everything the service writes is below this directory.
 DATA_DIR = env.read_path("TRIAGE_DATA", BASE_DIR / "data")
 
+#: Where `manage.py toolchain add` puts what compiles for other versions, GPUs and TPUs.
+TRIAGE_TOOLCHAINS = env.read_path("TRIAGE_TOOLCHAINS", BASE_DIR / ".toolchains")
+
 DEBUG = env.read_bool("DEBUG", False)
 SECRET_KEY = env.read_secret_key("SECRET_KEY", DATA_DIR)
 

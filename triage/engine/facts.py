@@ -12,12 +12,15 @@ from .version import Facts, guess_version, read_debug_options, read_target
 
 MAX_SIDE_FILE = 64 * 1024 * 1024        # of a memory report or an option file; a larger one is left out, and named
 
+MAX_GPU_TARGET = 65536                  # characters of a GPU's target config
+
 
 @dataclass
 class ModuleFacts:
     """`target` is the device's own name where the dump has one; `notes` are sentences for the user."""
     platform: str | None = None         # "gpu", "cpu", "tpu"
     target: str | None = None
+    gpu_target: str = ""                # text of the GPU's target config
     partitions: int | None = None
     version: dict | None = None
     flags: dict[str, str] = field(default_factory=dict)
@@ -37,7 +40,8 @@ def gather(files: ModuleFiles, header: str, sample: str) -> ModuleFacts:
                    for key, value in read_debug_options(_first(found, ".debug_options")).items()}
     names = [stage.path.name for stage in files.stages] + list(files.others)
     found.platform = _platform(names, header + sample)
-    target = read_target(_first(found, ".gpu_target_config.pbtxt"))
+    found.gpu_target = _first(found, ".gpu_target_config.pbtxt")[:MAX_GPU_TARGET]
+    target = read_target(found.gpu_target)
     found.target = target.get("name") or _compute_capability(names)
     match = re.search(r"num_partitions=(\d{1,9})\b", header[:200_000])
     found.partitions = int(match[1]) if match else None

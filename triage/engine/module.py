@@ -221,7 +221,7 @@ class ModuleAnalysis:
         for index, stage in enumerate(self.stages):
             marks = stages[-1].marks if self._same_text_before(index) else self._marks(index)
             stages.append(StageText(index, stage.file.name, stage.chunks, marks))
-        return ModuleTexts(self.name, stages, self.reader.texts)
+        return ModuleTexts(self.name, stages, self.reader.texts, self.facts.gpu_target)
 
     def _marks(self, index: int) -> tuple[Mark, ...]:
         """Copies of this stage, the parameters of the last stage's copies and who reads them here."""

@@ -116,9 +116,10 @@ class Compile:
                     and ir.StringAttr(op.operation.attributes["sym_name"]).value == "main")
         if auto:
             given = main.arg_attrs if "arg_attrs" in main.operation.attributes else [{}] * len(main.arguments)
+            mode = {"mhlo.layout_mode": ir.StringAttr.get("auto")}
             main.arg_attrs = ir.ArrayAttr.get([
                 ir.DictAttr.get({**{named.name: named.attr for named in attributes},
-                                 **({"mhlo.layout_mode": ir.StringAttr.get("auto")} if auto == "all" or number in auto else {})})
+                                 **(mode if auto == "all" or number in auto else {})})
                 for number, attributes in enumerate(given)])
         for number, order in transposed.items():
             _store_transposed(main, int(number), order)

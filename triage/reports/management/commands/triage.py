@@ -17,6 +17,7 @@ from triage.engine.ir import number
 from triage.engine.printable import one_line
 from triage.engine.report import analyse
 from triage.engine.sentences import plural
+from triage.replay.command import replay_all, table
 from triage.reports.draft import draft
 from triage.reports.excerpt import copy_lines
 from triage.reports.markdown import plain, sentence
@@ -35,12 +36,21 @@ class Command(BaseCommand):
         parser.add_argument("--min-bytes", type=_positive, metavar="N",
                             help="smallest copy that counts (default: 1 MiB or 1%% of the largest parameter, the smaller)")
 
-    def handle(self, *, path: str, json: str | None, markdown: str | None, min_bytes: int | None, **options: object) -> None:
+        parser.add_argument("--replay", action="store_true",
+                            help="compile each module that has copies again, with one thing changed at a time, and measure it")
+        parser.add_argument("--toolchain", metavar="NAME",
+                            help="of `manage.py toolchain list` (default: the one nearest to the dump's version)")
+        parser.add_argument("--gpu", metavar="NAME", help="the GPU to compile for where the dump does not say it")
+
+    def handle(self, *, path: str, json: str | None, markdown: str | None, min_bytes: int | None, replay: bool,
+               toolchain: str | None, gpu: str | None, **options: object) -> None:
         try:
             if not path:
                 raise InputError("The path is empty: name a dump directory, an archive or an HLO text.")
             analysis, notes = _analyse(Path(path), min_bytes)
             analysis.report["notes"] += notes
+            if replay or toolchain:
+                replay_all(analysis, toolchain, gpu, _progress() or _silent)
             if json:
                 _write(json, _report(analysis))
             if markdown:
@@ -86,6 +96,10 @@ def _progress():
     return tell
 
 
+def _silent(phase: str, done: int, total: int) -> None:
+    """Progress for nobody."""
+
+
 def _report(analysis: Analysis) -> str:
     return json.dumps(analysis.report, indent=1) + "\n"
 
@@ -121,6 +135,7 @@ def _verdicts(analysis: Analysis) -> str:
     for module in analysis.report["modules"]:
         target = module["target"] or module["platform"] or "unknown target"
         lines += [f"{module['name']} ({target}, {plural(len(module['stages']), 'stage')})", f"  {module['verdict']}"]
+        lines += [f"  {line}" for line in table(module)]
         lines += [f"  note: {note}" for note in module["notes"]]
         lines += [f"  damaged: {file['file']}: {file['reason']}" for file in module["files"]["unparsed"]]
     # Names are the dump's: a terminal would obey what is in them.

@@ -1,0 +1,54 @@
+"""Replays on the command line: every module that has copies, and a table of what was measured."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.conf import settings
+
+from triage.engine.analysis import Analysis, InputError, ModuleTexts
+from triage.engine.cost import human_bytes
+from triage.engine.sentences import plural
+
+from .replay import Progress, replay
+from .source import NoReplay, Source, source_of
+from .toolchains import Toolchain, choose, installed
+
+
+def replay_all(analysis: Analysis, name: str | None, gpu: str | None, progress: Progress) -> None:
+    """Replays the modules with copies; those that cannot be get a note. Raises InputError for a toolchain that is not there."""
+    toolchains = installed(Path(settings.TRIAGE_TOOLCHAINS))
+    if name and name not in [toolchain.name for toolchain in toolchains]:
+        raise InputError(f"There is no toolchain {name}; there are {', '.join(found.name for found in toolchains)}.")
+    for module, texts in zip(analysis.report["modules"], analysis.modules):
+        if module["copies"]:
+            _replay(module, texts, [found for found in toolchains if not name or found.name == name], gpu, progress)
+
+
+def _replay(module: dict, texts: ModuleTexts, toolchains: list[Toolchain], gpu: str | None, progress: Progress) -> None:
+    try:
+        source = source_of(module, texts.text(0), texts.gpu_target, gpu)
+        replay(module, source, _toolchain(module, source, toolchains), progress)
+    except NoReplay as reason:
+        module["notes"].append(f"Not compiled again: {reason}")
+
+
+def _toolchain(module: dict, source: Source, toolchains: list[Toolchain]) -> Toolchain:
+    version = module["version"] or {"jaxlib_first": None, "jaxlib_last": None}
+    found = choose(toolchains, source.platform, version["jaxlib_first"], version["jaxlib_last"])
+    if found is None:
+        raise NoReplay(f"there is no toolchain for {source.platform}; `manage.py toolchain add {source.platform}` makes one.")
+    return found
+
+
+def table(module: dict) -> list[str]:
+    """What was measured, one line per variant, for a terminal."""
+    rows = module["replays"]
+    if not rows:
+        return []
+    lines = list(module["replay_says"])
+    for row in rows:
+        temp = "temp unknown" if row.get("temp_bytes") is None else f"temp {row['temp_bytes']:,}"
+        measured = f"{temp}, copied {human_bytes(row['copied_bytes'])}" if row["status"] == "ok" else row["message"]
+        gone = f", {plural(len(row['gone']), 'copy')} gone" if row.get("gone") else ""
+        lines.append(f"{row['says'] if row['variant'] != 'baseline' else 'as it is'}: {measured}{gone}")
+    return lines

@@ -1,0 +1,75 @@
+"""What a measurement says next to the dump, and next to the baseline."""
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from triage.engine.cost import human_bytes
+from triage.engine.sentences import plural
+
+REPRODUCED, PARTLY, NOT = "reproduced", "partly", "not reproduced"
+MAX_LISTED = 20
+
+
+def _print_of(copy: dict) -> tuple:
+    """What makes two copies of different compiles the same."""
+    return tuple(copy["parameters"]), copy["where"], copy["kind"], copy["bytes"]
+
+
+def against_upload(row: dict, module: dict) -> dict:
+    """For the baseline: `matches_upload` (REPRODUCED: the same copies and temp bytes; PARTLY: one of both; NOT) and
+    `difference`, a sentence, "" where there is none."""
+    if row["status"] != "ok":
+        return {"matches_upload": NOT, "difference": f"it does not compile: {row['message']}"}
+    ours, theirs = Counter(map(_print_of, row["copies"])), Counter(map(_print_of, module["copies"]))
+    temp = module["memory"]["temp_bytes"]
+    differences = []
+    if ours != theirs:
+        differences.append(f"{_amount(module['copies'])} in the dump, {_amount(row['copies'])} in the recompile")
+    if temp is not None and row["temp_bytes"] is not None and temp != row["temp_bytes"]:
+        differences.append(f"{temp:,} temp bytes in the dump, {row['temp_bytes']:,} in the recompile")
+    # Temp bytes that differ say little where there is no copy to compare.
+    partly = (ours == theirs and bool(theirs)) or (temp is not None and temp == row["temp_bytes"])
+    matches = REPRODUCED if not differences else PARTLY if partly else NOT
+    return {"matches_upload": matches, "difference": "; ".join(differences)}
+
+
+def _amount(copies: list[dict]) -> str:
+    return f"{plural(len(copies), 'copy')} of {human_bytes(sum(copy['bytes'] for copy in copies))}"
+
+
+def against_baseline(row: dict, baseline: dict, module: dict) -> dict:
+    """For a variant that compiled: `gone` (ids of the report's copies that it does not make), `came` (copies that it makes
+    besides), `temp_change` (bytes, or None), `fired` (of a disabled pass: [runs, lines] in the baseline)."""
+    if row["status"] != "ok" or baseline["status"] != "ok":
+        return {"gone": [], "came": [], "temp_change": None, "fired": None}
+    ids = defaultdict(list)
+    for copy in module["copies"]:
+        ids[_print_of(copy)].append(copy["id"])
+    before, after = Counter(map(_print_of, baseline["copies"])), Counter(map(_print_of, row["copies"]))
+    gone = [identity for found, count in (before - after).items() for identity in ids[found][-count:]]
+    came = []
+    left = after - before
+    for copy in row["copies"]:
+        if left[_print_of(copy)] > 0:
+            left[_print_of(copy)] -= 1
+            came.append(copy)
+    both = row["temp_bytes"] is not None and baseline["temp_bytes"] is not None
+    return {"gone": sorted(gone, key=lambda identity: int(identity[1:])), "came": came[:MAX_LISTED],
+            "temp_change": row["temp_bytes"] - baseline["temp_bytes"] if both else None,
+            "fired": baseline.get("fired", {}).get(row["pass"]) if row["action"] == "disable_pass" else None}
+
+
+def helps(row: dict, baseline: dict) -> bool:
+    """Whether a variant needs less memory: temp bytes where both are known, bytes of copies otherwise."""
+    if row["status"] != "ok" or baseline["status"] != "ok":
+        return False
+    if row["temp_bytes"] is not None and baseline["temp_bytes"] is not None:
+        return row["temp_bytes"] < baseline["temp_bytes"]
+    return row["copied_bytes"] < baseline["copied_bytes"]
+
+
+def headline(row: dict) -> str:
+    """Of a baseline: "reproduced with jaxlib 0.10.2 for NVIDIA H100 80GB HBM3"; with the difference where there is one."""
+    how = {REPRODUCED: "reproduced", PARTLY: "partly reproduced", NOT: "not reproduced"}[row["matches_upload"]]
+    said = f"{how} with jaxlib {row['toolchain'].partition('-')[2]} for {row['device']}"
+    return f"{said}: {row['difference']}" if row["difference"] else said

@@ -1,0 +1,90 @@
+"""What replays add to the module of a report: `replays`, measured `remedies`, and a history where the dump has none."""
+from __future__ import annotations
+
+from triage.engine import sentences
+from triage.engine.module import NO_PASSES
+from triage.engine.remedies import cannot_disable, remedies
+from triage.engine.sentences import plural
+
+from .compare import NOT, headline, helps
+from .recipes import recipe
+
+#: Of a measurement, what the report's `replays` do not repeat for every variant.
+_INNER = ("copies", "layouts")
+#: What a copy of the dump takes over from the same one of the recompile.
+_HISTORY = ("introduced_by", "between", "trigger", "reason", "origin", "free_until", "stage", "previous_stage")
+
+
+def put_replays(module: dict, rows: list[dict]) -> None:
+    """`rows`: the baseline and its variants, as measured and compared."""
+    baseline = rows[0]
+    module["replays"] = [{key: value for key, value in row.items() if key not in _INNER} for row in rows]
+    module["replay_says"] = _summary(module, rows)
+    tried = {_identity(row): row for row in rows[1:]}
+    known = {_identity(remedy): remedy for remedy in module["remedies"]}
+    found = []
+    for identity, row in tried.items():
+        remedy = known.pop(identity, None) or _remedy(row, module)
+        found.append({**remedy, **_measured(row, baseline, module)})
+    found.sort(key=lambda remedy: (not remedy["helps"], remedy["temp_bytes"] is None, remedy["temp_bytes"] or 0,
+                                   remedy["copied_bytes"] or 0))
+    module["remedies"] = found + list(known.values())
+
+
+def _identity(remedy: dict) -> tuple:
+    return remedy["action"], remedy["pass"], remedy["flag"], remedy["scope"]
+
+
+def _remedy(row: dict, module: dict) -> dict:
+    return {"action": row["action"], "pass": row["pass"], "flag": row["flag"], "scope": row["scope"], "valid_for": None,
+            "certain": False, "reason": "", "copies": [copy["id"] for copy in module["copies"]], "sentence": row["says"]}
+
+
+def _measured(row: dict, baseline: dict, module: dict) -> dict:
+    """`verified`: it compiled, and the recompile of the module as it is showed what the dump shows."""
+    ok = row["status"] == "ok"
+    return {"verified": ok and baseline["matches_upload"] != NOT, "helps": helps(row, baseline),
+            "toolchain": row["toolchain"], "failed": "" if ok else row["message"],
+            "temp_bytes": row["temp_bytes"] if ok else None, "copied_bytes": row["copied_bytes"] if ok else None,
+            "gone": row["gone"], "recipe": recipe(row, module) if ok and helps(row, baseline) else None}
+
+
+def _summary(module: dict, rows: list[dict]) -> list[str]:
+    """Sentences: how well the dump was reproduced, and whether a single pass helps."""
+    baseline = rows[0]
+    found = [f"{headline(baseline)[0].upper()}{headline(baseline)[1:]}."]
+    disabled = [row for row in rows if row["action"] == "disable_pass"]
+    if module["copies"] and disabled and not any(helps(row, baseline) for row in disabled):
+        broken = sum(row["status"] != "ok" for row in disabled)
+        found.append(f"No single pass helps: of {plural(len(disabled), 'suspected pass')} disabled one at a time, "
+                     f"{plural(broken, 'compile')} failed and none needs less memory." if broken else
+                     f"No single pass helps: none of the {plural(len(disabled), 'suspected pass')}, disabled one at a time, "
+                     f"makes it need less memory.")
+    return found
+
+
+def put_history(module: dict, replayed: dict, baseline: dict) -> None:
+    """Gives a module whose dump has no per-pass files the stages of its recompile, and its copies what they tell."""
+    if any(stage["step"] is not None for stage in module["stages"]) or baseline["matches_upload"] == NOT:
+        return
+    module["history"] = "replayed"
+    module["stages"] = [{**stage, "replayed": True} for stage in replayed["stages"]]
+    free: dict[tuple, list[dict]] = {}
+    for copy in replayed["copies"]:
+        free.setdefault(_same(copy), []).append(copy)
+    for copy in module["copies"]:
+        if options := free.get(_same(copy)):
+            twin = options.pop(0)
+            copy.update({key: twin[key] for key in _HISTORY}, history="replayed")
+    copies = module["copies"]
+    module["patterns"] = sentences.patterns(copies)
+    module["verdict"] = sentences.verdict(copies, module["totals"]["min_bytes"], module["memory"])
+    module["remedies"] = remedies(copies, module["version"], module["platform"])
+    module["cannot_disable"] = cannot_disable(copies)
+    module["notes"] = [note for note in module["notes"] if note != NO_PASSES]
+    module["notes"].append("The dump has no per-pass files. Its passes were seen by compiling the module again: "
+                           f"{headline(baseline)}.")
+
+
+def _same(copy: dict) -> tuple:
+    return tuple(copy["parameters"]), copy["where"], copy["kind"], copy["bytes"]
