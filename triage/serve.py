@@ -42,6 +42,7 @@ class Options:
     web_processes: int = 2
     web_threads: int = 8
     worker_processes: int = 1
+    replay_processes: int = 1
     example: bool = True    # whether to make the example, once everything runs
 
 
@@ -60,9 +61,11 @@ def web_command(bind: str, options: Options) -> list[str]:
             "--keep-alive", "15"]
 
 
-def worker_command(options: Options) -> list[str]:
+def worker_command(queue: str, processes: int) -> list[str]:
+    """A Celery worker for one queue: "celery" has the analyses, "replay" the recompiles."""
     return [sys.executable, "-m", "celery", "--quiet", "-A", "triage.celery", "worker", "--loglevel", "INFO",
-            "--concurrency", str(options.worker_processes), "--without-gossip", "--without-mingle"]
+            "--queues", queue, "--hostname", f"{queue}@%h", "--concurrency", str(processes),
+            "--without-gossip", "--without-mingle"]
 
 
 class Service:
@@ -88,7 +91,8 @@ class Service:
         self._manage("collectstatic", "--no-input", blame="The static files cannot be collected")
         fd = listener.fileno()
         self._spawn("web", web_command(f"fd://{fd}", self.options), pass_fds=(fd,))
-        self._spawn("worker", worker_command(self.options))
+        self._spawn("worker", worker_command("celery", self.options.worker_processes))
+        self._spawn("replay", worker_command("replay", self.options.replay_processes))
         self._wait_until_ready(listener.getsockname()[1])
         if self.options.example:
             self._spawn("example", _manage_command("example"), needed=False)

@@ -28,6 +28,11 @@ TRIAGE_ANALYSIS_MEMORY_BYTES = env.read_int("TRIAGE_ANALYSIS_MEMORY_BYTES", 8 * 
 #: The longest one background task may run, in seconds.
 TRIAGE_TASK_SECONDS = env.read_int("TRIAGE_TASK_SECONDS", 3600)
 
+#: Of one recompile: address space, seconds, bytes of its own dump.
+TRIAGE_REPLAY_MEMORY_BYTES = env.read_int("TRIAGE_REPLAY_MEMORY_BYTES", 16 * 1024**3)
+TRIAGE_REPLAY_SECONDS = env.read_int("TRIAGE_REPLAY_SECONDS", 300)
+TRIAGE_REPLAY_DUMP_BYTES = env.read_int("TRIAGE_REPLAY_DUMP_BYTES", 2 * 1024**3)
+
 # --- who may ask, and how ---
 #: The address `manage.py serve` listens on.
 HOST = env.read_str("HOST", "127.0.0.1")
@@ -52,6 +57,7 @@ CSRF_COOKIE_HTTPONLY = False  # the upload script sends it back as a header
 TRIAGE_WEB_PROCESSES = env.read_int("TRIAGE_WEB_PROCESSES", 2)
 TRIAGE_WEB_THREADS = env.read_int("TRIAGE_WEB_THREADS", 8)
 TRIAGE_WORKER_PROCESSES = env.read_int("TRIAGE_WORKER_PROCESSES", max(1, min(4, (os.cpu_count() or 2) // 2)))
+TRIAGE_REPLAY_PROCESSES = env.read_int("TRIAGE_REPLAY_PROCESSES", TRIAGE_WORKER_PROCESSES)
 #: Whether the first start compiles and triages a small JAX program, so that the front page has something to show.
 TRIAGE_EXAMPLE = env.read_bool("TRIAGE_EXAMPLE", True)
 
@@ -64,6 +70,7 @@ INSTALLED_APPS = [
     "triage.jobs",
     "triage.viewer",
     "triage.reports",
+    "triage.replays",
 ]
 MIDDLEWARE = [
     "triage.middleware.security_headers",
@@ -143,6 +150,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 5,
 }
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 2, "interval_start": 0.2, "interval_step": 0.2, "interval_max": 1}
+CELERY_TASK_ROUTES = {"triage.replays.tasks.*": {"queue": "replay"}}
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_IGNORE_RESULT = True

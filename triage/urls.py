@@ -13,4 +13,5 @@ urlpatterns = [
     path("", include("triage.jobs.urls")),
     path("", include("triage.viewer.urls")),
     path("", include("triage.reports.urls")),
+    path("", include("triage.replays.urls")),
 ]

@@ -4,6 +4,7 @@
     summary             what a list of modules needs of it, JSON
     m<n>.pack<k>        the texts of module n: parts of zstd frames
     m<n>.index          where in them each text is
+    m<n>.target         the GPU's target config, where the dump has one
 
 Consecutive stages are nearly the same text, so every distinct chunk is stored once. Chunks are ordered by computation
 name: versions of one computation lie in one frame and compress against each other, and a diff of two stages finds both
@@ -88,6 +89,8 @@ def write_analysis(analysis: Analysis, write: Write) -> None:
     """Hands every file of the stored form to `write`."""
     for number, module in enumerate(analysis.modules):
         write_module(f"m{number}", module, write)
+        if module.gpu_target:
+            write(f"m{number}.target", module.gpu_target.encode("utf-8", "replace"))
     write("report", compress(analysis.report))
     write("summary", json.dumps([_summary(module) for module in analysis.report["modules"]]).encode())
 

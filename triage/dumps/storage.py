@@ -88,6 +88,14 @@ def load_texts(dump: Dump, module: int, keys: Iterable[str]) -> dict[str, str]:
     return pack.read_texts(prefix, index, keys, _read)
 
 
+def load_gpu_target(dump: Dump, module: int) -> str:
+    """Text of the GPU's target config; "" where the dump has none."""
+    try:
+        return _read(_name(dump, f"m{module}.target")).decode()
+    except FileNotFoundError:
+        return ""
+
+
 def text_bytes(dump: Dump, module: int, key: str) -> int:
     """Size of a text, which is not read for it. Raises KeyError for a key that is not there."""
     return _index(dump, module)[1].by_key[key][2]

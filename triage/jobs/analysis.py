@@ -174,7 +174,7 @@ class _Attempt:
         with (self.scratch / "stderr").open("w+b") as errors:
             child = subprocess.Popen(tethered([sys.executable, "-m", "triage.jobs.child"]),
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                                     cwd=settings.BASE_DIR, env=_environment())
+                                     cwd=settings.BASE_DIR, env=child_environment())
             try:
                 with contextlib.suppress(BrokenPipeError):      # it ended already; _follow finds out
                     child.stdin.write(json.dumps(job).encode())
@@ -235,7 +235,7 @@ class _Attempt:
             raise storage.Superseded
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """What the child gets to know of the environment: no address, no password."""
     names = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME")
     return {name: os.environ[name] for name in names if name in os.environ}

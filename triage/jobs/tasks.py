@@ -9,6 +9,7 @@ from django.db import connections
 
 from triage.celery import app
 from triage.jobs import analysis
+from triage.replays import trials
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 15
@@ -42,6 +43,7 @@ def sweep(all_queued: bool = False) -> None:
     try:
         analysis.clean_scratch()
         analysis.requeue_lost(all_queued)
+        trials.requeue_lost(all_queued)
     except Exception:       # a database that is away for a moment must not end the worker
         logger.exception("cannot look for lost analyses; trying again in %d seconds", SWEEP_SECONDS)
     finally:

@@ -63,11 +63,16 @@ def _summary(module: dict, rows: list[dict]) -> list[str]:
     return found
 
 
+def has_history(module: dict) -> bool:
+    """Whether the dump itself has files of single passes."""
+    return any(stage["step"] is not None for stage in module["stages"])
+
+
 def put_history(module: dict, replayed: dict, baseline: dict) -> None:
     """Gives a module whose dump has no per-pass files the stages of its recompile, and its copies what they tell."""
-    if any(stage["step"] is not None for stage in module["stages"]) or baseline["matches_upload"] == NOT:
+    if has_history(module) or baseline["matches_upload"] == NOT:
         return
-    module["history"] = "replayed"
+    module["history"], module["uploaded_stages"] = "replayed", module["stages"]
     module["stages"] = [{**stage, "replayed": True} for stage in replayed["stages"]]
     free: dict[tuple, list[dict]] = {}
     for copy in replayed["copies"]:

@@ -11,7 +11,7 @@ from .merge import put_history, put_replays
 from .process import DEFAULT_LIMITS, Limits
 from .source import Source
 from .toolchains import Toolchain
-from .variants import AUTO_ALL, BASELINE, Variant, store_transposed, variants
+from .variants import BASELINE, Variant, followers, variants
 
 Progress = Callable[[str, int, int], None]
 
@@ -20,25 +20,34 @@ def replay(module: dict, source: Source, toolchain: Toolchain, progress: Progres
     """Measures the baseline and every variant, and writes `replays`, `remedies` and, where the dump has no passes, its
     history into the module of a report."""
     progress("compiling it as it is", 0, 1)
-    first = measured(source, BASELINE, toolchain, module, limits, every_pass=True)
-    baseline = {**first.row, **compare.against_upload(first.row, module)}
-    if first.module is not None:
-        put_history(module, first.module, baseline)
-    rows = [baseline]
-    planned = variants(module)
+    first = _measured(source, BASELINE, toolchain, module, limits, every_pass=True)
+    rows = [first.row]
+    planned = variants(seen(module, first.row, first.module))
     for position, variant in enumerate(planned):
-        progress(f"compiling with {variant.says}", position + 1, len(planned) + 2)
-        rows.append(_compared(measured(source, variant, toolchain, module, limits).row, baseline, module))
-        if variant is AUTO_ALL and rows[-1]["status"] == "ok" and (stored := store_transposed(module, rows[-1]["layouts"])):
-            rows.append(_compared(measured(source, stored, toolchain, module, limits).row, baseline, module))
-    put_replays(module, rows)
+        progress(f"compiling with {variant.says}", position + 1, len(planned) + 1)
+        rows.append(_measured(source, variant, toolchain, module, limits).row)
+        planned += followers(variant, rows[-1], module)
+    assemble(module, rows, first.module)
 
 
-def measured(source: Source, variant: Variant, toolchain: Toolchain, module: dict, limits: Limits,
-             every_pass: bool = False) -> Measurement:
+def seen(module: dict, baseline: dict, replayed: dict | None) -> dict:
+    """The module, with the history of its recompile where it has none itself: a copy."""
+    module = {**module, "copies": [dict(copy) for copy in module["copies"]]}
+    if replayed is not None:
+        put_history(module, replayed, {**baseline, **compare.against_upload(baseline, module)})
+    return module
+
+
+def assemble(module: dict, rows: list[dict], replayed: dict | None) -> None:
+    """Writes what was measured into the module of a report. `rows`: of `measure`, the baseline's first; `replayed`: the
+    module as its recompile's own dump shows it, where that is wanted for its history."""
+    baseline = {**rows[0], **compare.against_upload(rows[0], module)}
+    if replayed is not None:
+        put_history(module, replayed, baseline)
+    put_replays(module, [baseline, *({**row, **compare.against_baseline(row, baseline, module)} for row in rows[1:])])
+
+
+def _measured(source: Source, variant: Variant, toolchain: Toolchain, module: dict, limits: Limits,
+              every_pass: bool = False) -> Measurement:
     with tempfile.TemporaryDirectory(prefix="triage-replay-") as scratch:
         return measure(source, variant, toolchain, Path(scratch), module["totals"]["min_bytes"], limits, every_pass)
-
-
-def _compared(row: dict, baseline: dict, module: dict) -> dict:
-    return {**row, **compare.against_baseline(row, baseline, module)}

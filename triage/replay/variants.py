@@ -50,6 +50,14 @@ def variants(module: dict) -> list[Variant]:
     return list({variant.key: variant for variant in found}.values())
 
 
+def followers(variant: Variant, row: dict, module: dict) -> list[Variant]:
+    """What one variant's measurement gives rise to: the orders that XLA chose can be stored by hand."""
+    if variant.key != AUTO_ALL.key or row["status"] != "ok":
+        return []
+    stored = store_transposed(module, row["layouts"] or [])
+    return [stored] if stored is not None else []
+
+
 def store_transposed(module: dict, layouts: list[str]) -> Variant | None:
     """The copied parameters stored in the order that XLA chose for them, where it chose another one.
 

@@ -8,6 +8,8 @@ from django.urls import reverse
 from triage.dumps.models import Dump
 from triage.engine.cost import human_bytes
 from triage.engine.sentences import percent
+from triage.replays.page import replay_context
+from triage.replays.runs import with_replays
 from triage.viewer.options import Options
 from triage.viewer.stages import groups, title
 
@@ -26,6 +28,9 @@ ORIGINS = {"compiler": "the compiler's own", "program": "in the program as it wa
 
 
 def module_context(dump: Dump, report: dict) -> dict:
+    report = with_replays(dump, report)
+    # A dump without passes shows those of its recompile; what it holds itself stays what it is.
+    own = report.get("uploaded_stages") or report["stages"]
     copies = {copy["id"]: copy for copy in report["copies"]}
     stages = report["stages"]
     patterns, room = [], MAX_ROWS
@@ -41,9 +46,9 @@ def module_context(dump: Dump, report: dict) -> dict:
         "groups": groups(stages), "chart": _chart(report), "layouts_from": _layouts_from(stages),
         "largest_step": max((row["size"] for group in groups(stages) for row in group.get("rows", ())), default=0),
         "unchanged": sum(1 for stage in stages if not stage["changed"]),
-        "first": stages[0], "last": stages[-1],
-        "compare": reverse("stage", args=[dump.id, report["index"], len(stages) - 1])
-        + Options(len(stages) - 1, 0).change()}
+        "first": stages[0], "last": own[-1], "several_stages": len(own) > 1,
+        "compare": reverse("stage", args=[dump.id, report["index"], len(own) - 1]) + Options(len(own) - 1, 0).change(),
+        **replay_context(dump, report)}
 
 
 def _pattern(dump: Dump, report: dict, pattern: dict, copies: dict[str, dict], room: int) -> dict:
@@ -66,7 +71,7 @@ def _pattern(dump: Dump, report: dict, pattern: dict, copies: dict[str, dict], r
 
 
 def _copy(dump: Dump, report: dict, copy: dict) -> dict:
-    last = len(report["stages"]) - 1
+    last = len(report.get("uploaded_stages") or report["stages"]) - 1
     address = reverse("stage", args=[dump.id, report["index"], last])
 
     def at(place: dict | None) -> str:

@@ -20,19 +20,22 @@ class Command(BaseCommand):
     requires_system_checks = []  # the parts make them
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--only", choices=["web", "worker"],
+        parser.add_argument("--only", choices=["web", "worker", "replay"],
                             help="become this one part, for containers that run one part each")
 
     def handle(self, *args: object, only: str | None = None, **kwargs: object) -> None:
         options = Options(
             host=settings.HOST, port=settings.PORT, data=settings.DATA_DIR,
             web_processes=settings.TRIAGE_WEB_PROCESSES, web_threads=settings.TRIAGE_WEB_THREADS,
-            worker_processes=settings.TRIAGE_WORKER_PROCESSES, example=settings.TRIAGE_EXAMPLE)
+            worker_processes=settings.TRIAGE_WORKER_PROCESSES, replay_processes=settings.TRIAGE_REPLAY_PROCESSES,
+            example=settings.TRIAGE_EXAMPLE)
         if only == "web":
             call_command("migrate", interactive=False, verbosity=1)
             _become(web_command(join(options.host, options.port), options))
         elif only == "worker":
-            _become(worker_command(options))
+            _become(worker_command("celery", options.worker_processes))
+        elif only == "replay":
+            _become(worker_command("replay", options.replay_processes))
         else:
             _run(Service(options, os.environ))
 
