@@ -10,8 +10,10 @@ _ORDER = {BEFORE_LOOP: 0, IN_LOOP: 1, ENTRY: 2}
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 parameter`, `12 parameters`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun[:-1] + 'ies' if noun.endswith('y') else noun + 's'}"
+    """`1 parameter`, `12 parameters`, `2 copies`, `3 passes`."""
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun[:-1] + 'ies' if noun.endswith('y') else noun + 'es' if noun.endswith('s') else noun + 's'}"
 
 
 def percent(share: float) -> str:

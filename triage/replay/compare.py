@@ -4,10 +4,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from triage.engine.cost import human_bytes
+from triage.engine.knowledge import pass_facts
 from triage.engine.sentences import plural
 
 REPRODUCED, PARTLY, NOT = "reproduced", "partly", "not reproduced"
 MAX_LISTED = 20
+LEAST_SAVING = 0.01         # of the baseline's bytes: what saves less does not help
 
 
 def _print_of(copy: dict) -> tuple:
@@ -39,9 +41,9 @@ def _amount(copies: list[dict]) -> str:
 
 def against_baseline(row: dict, baseline: dict, module: dict) -> dict:
     """For a variant that compiled: `gone` (ids of the report's copies that it does not make), `came` (copies that it makes
-    besides), `temp_change` (bytes, or None), `fired` (of a disabled pass: [runs, lines] in the baseline)."""
+    besides), `temp_change` (bytes, or None), `fired` (of a disabled pass: [runs, lines] in the baseline), and `doubt`."""
     if row["status"] != "ok" or baseline["status"] != "ok":
-        return {"gone": [], "came": [], "temp_change": None, "fired": None}
+        return {"gone": [], "came": [], "temp_change": None, "fired": None, **doubt(row)}
     ids = defaultdict(list)
     for copy in module["copies"]:
         ids[_print_of(copy)].append(copy["id"])
@@ -56,16 +58,26 @@ def against_baseline(row: dict, baseline: dict, module: dict) -> dict:
     both = row["temp_bytes"] is not None and baseline["temp_bytes"] is not None
     return {"gone": sorted(gone, key=lambda identity: int(identity[1:])), "came": came[:MAX_LISTED],
             "temp_change": row["temp_bytes"] - baseline["temp_bytes"] if both else None,
-            "fired": baseline.get("fired", {}).get(row["pass"]) if row["action"] == "disable_pass" else None}
+            "fired": baseline.get("fired", {}).get(row["pass"]) if row["action"] == "disable_pass" else None, **doubt(row)}
 
 
 def helps(row: dict, baseline: dict) -> bool:
-    """Whether a variant needs less memory: temp bytes where both are known, bytes of copies otherwise."""
-    if row["status"] != "ok" or baseline["status"] != "ok":
+    """Whether a variant needs clearly less memory: temp bytes where both are known, bytes of copies otherwise."""
+    if row["status"] != "ok" or baseline["status"] != "ok" or doubt(row)["must_run"]:
         return False
-    if row["temp_bytes"] is not None and baseline["temp_bytes"] is not None:
-        return row["temp_bytes"] < baseline["temp_bytes"]
-    return row["copied_bytes"] < baseline["copied_bytes"]
+    known = row["temp_bytes"] is not None and baseline["temp_bytes"] is not None
+    measure = "temp_bytes" if known else "copied_bytes"
+    return row[measure] < baseline[measure] * (1 - LEAST_SAVING)
+
+
+def doubt(row: dict) -> dict:
+    """Of a disabled pass: `must_run`, why the program is not the same or not sound without it, though it compiled; `unsure`,
+    whether nothing is known of that. Both empty for everything else."""
+    if row["action"] != "disable_pass":
+        return {"must_run": "", "unsure": False}
+    facts = pass_facts(row["pass"])
+    return {"must_run": facts.why_not if facts is not None and facts.disable == "no" else "",
+            "unsure": facts is None or facts.disable == "unknown"}
 
 
 def headline(row: dict) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from triage.engine import sentences
+from triage.engine.cost import human_bytes
 from triage.engine.module import NO_PASSES
 from triage.engine.remedies import cannot_disable, remedies
 from triage.engine.sentences import plural
@@ -50,16 +51,25 @@ def _measured(row: dict, baseline: dict, module: dict) -> dict:
 
 
 def _summary(module: dict, rows: list[dict]) -> list[str]:
-    """Sentences: how well the dump was reproduced, and whether a single pass helps."""
+    """Sentences: how well the dump was reproduced, what helps most, whether a single pass does."""
     baseline = rows[0]
     found = [f"{headline(baseline)[0].upper()}{headline(baseline)[1:]}."]
+    if not module["copies"] or baseline["status"] != "ok":
+        return found
+    useful = [row for row in rows[1:] if helps(row, baseline)]
     disabled = [row for row in rows if row["action"] == "disable_pass"]
-    if module["copies"] and disabled and not any(helps(row, baseline) for row in disabled):
+    if disabled and not any(row in useful for row in disabled):
         broken = sum(row["status"] != "ok" for row in disabled)
-        found.append(f"No single pass helps: of {plural(len(disabled), 'suspected pass')} disabled one at a time, "
-                     f"{plural(broken, 'compile')} failed and none needs less memory." if broken else
-                     f"No single pass helps: none of the {plural(len(disabled), 'suspected pass')}, disabled one at a time, "
-                     f"makes it need less memory.")
+        failed = f": {broken} of them {'does' if broken == 1 else 'do'} not compile" if broken else ""
+        found.append(f"No single pass helps: {plural(len(disabled), 'pass')} disabled one at a time{failed}.")
+    if useful:
+        best = min(useful, key=lambda row: (row["temp_bytes"] is None, row["temp_bytes"] or 0, row["copied_bytes"]))
+        measure = "temp_bytes" if best["temp_bytes"] is not None and baseline["temp_bytes"] is not None else "copied_bytes"
+        found.append(f"With {best['says']}, {'temp' if measure == 'temp_bytes' else 'the copied bytes'} "
+                     f"{'goes' if measure == 'temp_bytes' else 'go'} from {human_bytes(baseline[measure])} to "
+                     f"{human_bytes(best[measure])}.")
+    elif len(rows) > 1:
+        found.append("Nothing that was tried makes it need less memory.")
     return found
 
 

@@ -22,7 +22,7 @@ def replay(module: dict, source: Source, toolchain: Toolchain, progress: Progres
     progress("compiling it as it is", 0, 1)
     first = _measured(source, BASELINE, toolchain, module, limits, every_pass=True)
     rows = [first.row]
-    planned = variants(seen(module, first.row, first.module))
+    planned = variants(seen(module, first.row, first.module), first.row.get("fired"))
     for position, variant in enumerate(planned):
         progress(f"compiling with {variant.says}", position + 1, len(planned) + 1)
         rows.append(_measured(source, variant, toolchain, module, limits).row)

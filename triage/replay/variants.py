@@ -29,14 +29,17 @@ BASELINE = Variant("baseline", "baseline", "nothing")
 AUTO_ALL = Variant("auto-all", "auto_layout", "AUTO layouts for all parameters", scope="all", job={"auto": "all"})
 
 
-def variants(module: dict) -> list[Variant]:
-    """Everything but the baseline that is worth compiling for a module of a report, in a fixed order."""
+def variants(module: dict, fired: dict | None = None) -> list[Variant]:
+    """Everything but the baseline that is worth compiling for a module of a report, in a fixed order.
+
+    `fired`: the passes that changed something in the baseline, see `measure`.
+    """
     if not module["copies"]:
         return []
     copied = sorted({number for copy in module["copies"] for number in copy["parameters"]})
     found = [AUTO_ALL, Variant("auto-copied", "auto_layout", "AUTO layouts for the copied parameters", scope="copied",
                                job={"auto": copied})]
-    found += [_disabled(name) for name in _suspects(module["copies"])]
+    found += [_disabled(name) for name in _suspects(module["copies"], fired or {})]
     for remedy in module["remedies"]:
         flag = _FLAG.fullmatch(remedy["flag"] or "")
         if remedy["action"] == "flag" and flag:
@@ -92,14 +95,22 @@ def _marked(line: str, attribute: str) -> str:
     return f"{before}, {_ATTRIBUTES}{pair}}}{comma}{metadata}"
 
 
-def _suspects(copies: list[dict]) -> list[str]:
-    """Passes that triggered or introduced copies, those of the most bytes first."""
+def _suspects(copies: list[dict], fired: dict) -> list[str]:
+    """Passes that triggered or introduced copies, those of the most bytes first; then those that ran with effect and are
+    known to create or to move copies."""
     weight: dict[str, int] = {}
     for role in ("trigger", "introduced_by"):
         for copy in copies:
-            if copy[role] and _PASS.fullmatch(copy[role]["pass"]):
+            if copy[role]:
                 weight[copy[role]["pass"]] = weight.get(copy[role]["pass"], 0) + copy["bytes"]
-    return sorted(weight, key=lambda name: -weight[name])[:MAX_PASSES]
+    known = sorted(name for name in fired if _may_matter(name))
+    ordered = dict.fromkeys([*sorted(weight, key=lambda name: -weight[name]), *known])
+    return [name for name in ordered if _PASS.fullmatch(name)][:MAX_PASSES]
+
+
+def _may_matter(name: str) -> bool:
+    facts = pass_facts(name)
+    return facts is not None and facts.disable != "no" and bool(set(facts.role) & {"C", "M"})
 
 
 def _disabled(name: str) -> Variant:

@@ -78,7 +78,7 @@ def plan_after(trial: Trial, module: dict) -> None:
     """What a trial that is done gives rise to: after the baseline all variants, after AUTO its orders stored by hand."""
     variant = Variant(**trial.variant)
     if variant.key == BASELINE.key:
-        plan(trial.run, variants(seen(module, trial.row, replayed(trial.run))))
+        plan(trial.run, variants(seen(module, trial.row, replayed(trial.run)), trial.row.get("fired")))
     else:
         plan(trial.run, followers(variant, trial.row, module))
 
