@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from triage.dumps import owner, storage
+from triage.dumps import owner
 from triage.dumps.form import is_form, read_form, sent_file
 from triage.dumps.intake import Readable, UploadRefused, check_length, enqueue, receive
 from triage.dumps.models import Dump
@@ -16,6 +16,7 @@ from triage.engine.archive import DROP, KEEP
 from triage.engine.cost import human_bytes
 from triage.engine.printable import one_line
 from triage.pages import printable_page
+from triage.replays import runs
 
 MAX_LISTED = 50         # uploads of one browser that the front page lists
 FORM_BYTES = 64 * 1024  # what a form may add to the file it carries
@@ -95,7 +96,7 @@ def report_json(request: HttpRequest, dump_id: str) -> HttpResponse:
     """The report, schema `hlo-triage/1`; 409 with one sentence while there is none."""
     dump = get_object_or_404(Dump, pk=dump_id)
     if dump.status == Dump.Status.DONE:
-        return HttpResponse(storage.load_report_json(dump), content_type="application/json")
+        return HttpResponse(runs.report_json(dump), content_type="application/json")
     return JsonResponse({"error": dump.no_result, "status": dump.status}, status=409)
 
 

@@ -1,6 +1,7 @@
 """Starting, cancelling and reading the replays of a module."""
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import asdict
 from pathlib import Path
@@ -117,3 +118,12 @@ def with_replays(dump: Dump, module: dict) -> dict:
     if rows and rows[0]["variant"] == BASELINE.key:
         assemble(module, rows, replayed(run))
     return module
+
+
+def report_json(dump: Dump) -> bytes:
+    """The report as JSON text, with what was measured since."""
+    if not dump.runs.exists():
+        return storage.load_report_json(dump)
+    report = storage.load_report(dump)
+    report["modules"] = [with_replays(dump, module) for module in report["modules"]]
+    return json.dumps(report).encode()
