@@ -1,12 +1,13 @@
 # make run    start the service on http://127.0.0.1:8000 (PORT=8001 make run for another port)
 # make test   the whole test suite
 # make lint   the style check
+# make toolchain-gpu, make toolchain-tpu   what recompiles modules for NVIDIA GPUs and for TPUs; neither needs one
 # make bench  how long the engine takes, next to XLA's own parser (DUMP=DIR make bench for another dump)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench clean toolchain-gpu toolchain-tpu
 
 run: $(VENV)/run.stamp
 	@$(BIN)/python manage.py serve
@@ -19,6 +20,12 @@ lint: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.bench $(DUMP)
+
+toolchain-gpu: $(VENV)/run.stamp
+	@$(BIN)/python manage.py toolchain add cuda
+
+toolchain-tpu: $(VENV)/run.stamp
+	@$(BIN)/python manage.py toolchain add tpu
 
 clean:
 	rm -rf $(VENV)

@@ -186,7 +186,7 @@ def test_a_fault_in_the_engine_is_logged_without_the_dump(monkeypatch, caplog):
 
 def test_the_child_is_told_no_secret(monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgres://user:password@host/name")
-    assert not any("password" in value for value in analysis._environment().values())
+    assert not any("password" in value for value in analysis.child_environment().values())
 
 
 def test_an_analysis_that_takes_too_long_is_ended_with_the_limit(monkeypatch, settings):

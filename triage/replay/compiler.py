@@ -26,8 +26,9 @@ _SHARDY = (
     (re.compile(r", frontend_attributes=\{[, ]*\}"), ""),
     (re.compile(r"frontend_attributes=\{[, ]+"), "frontend_attributes={"),
 )
-#: Fields of a GPU target that older or newer releases do not know.
-_UNKNOWN_FIELD = re.compile(r'has no field named "(\w+)"')
+#: Fields of a GPU's target that a release may not know, the newest first. A text with an unknown one is refused whole.
+_TARGET_FIELDS = ("feature_extension", "dnn_version", "runtime_version", "registers_per_core_limit",
+                  "registers_per_block_limit", "name", "device_description_str")
 
 
 def main() -> None:
@@ -53,7 +54,6 @@ class Compile:
         self.job = job
 
     def run(self) -> dict:
-        import jax
         from jax._src.interpreters import mlir as jax_mlir
         from jax._src.lib.mlir import ir
 
@@ -65,13 +65,7 @@ class Compile:
             self._change_parameters(module)
             executable = self._compile(module)
             seconds = time.monotonic() - started
-        stats = executable.get_compiled_memory_stats()
-        result = {"status": "ok", "seconds": round(seconds, 2), "jaxlib": jax.lib.__version__,
-                  "temp_bytes": stats.temp_size_in_bytes, "argument_bytes": stats.argument_size_in_bytes,
-                  "output_bytes": stats.output_size_in_bytes, **_cost(executable)}
-        if self.job.get("auto"):
-            result["layouts"] = [str(layout) for layout in executable.get_parameter_layouts()]
-        return result
+        return {"status": "ok", "seconds": round(seconds, 2), **_memory(executable), **_cost(executable)}
 
     def _devices(self) -> list:
         """The devices to compile for. Their number is partitions times replicas."""
@@ -84,18 +78,16 @@ class Compile:
         if platform == "tpu":
             found = topologies.get_topology_desc(platform="tpu", topology_name=self.job["topology"]).devices
             return list(found)[:count]
-        target = self.job["target"]
-        while True:
+        for target in _targets(self.job["target"]):
             try:
                 found = topologies.get_topology_desc(platform="cuda", topology_name="target", target_config=target,
                                                      topology=f"1x1x{count}").devices
                 return list(found)[:count]
             except Exception as error:
-                unknown = _UNKNOWN_FIELD.search(str(error))
-                shorter = _without_field(target, unknown[1]) if unknown else target
-                if shorter == target:
+                if "GpuTargetConfigProto" not in str(error):
                     raise
-                target = shorter
+                refused = error
+        raise refused
 
     def _text(self) -> str:
         with open(self.job["module"], encoding="utf-8", errors="backslashreplace") as file:
@@ -127,7 +119,6 @@ class Compile:
     def _compile(self, module: object) -> object:
         import numpy as np
         from jax._src.lib import xla_client
-        from jaxlib import _jax
 
         job, client = self.job, self.devices[0].client
         options = xla_client.CompileOptions()
@@ -144,24 +135,81 @@ class Compile:
             debug.xla_dump_hlo_pass_re = ".*"
         # An unknown name is an error here; in XLA_FLAGS it would abort the process.
         options.env_option_overrides = [(name, _value(value)) for name, value in job.get("options", {}).items()]
-        compile_only = type(client).__name__ == "CompileOnlyPyClient"
-        compile_ = client.compile if compile_only or not hasattr(client, "compile_and_load") else client.compile_and_load
-        return compile_(module, _jax.DeviceList(tuple(self.devices)), options)
+        return _compiled(client, module, tuple(self.devices), options)
+
+
+def _xla() -> object:
+    """jaxlib's extension module, under the name it has in this release."""
+    try:
+        from jaxlib import _jax
+    except ImportError:
+        from jaxlib import xla_extension as _jax  # before 0.5.1
+    return _jax
+
+
+def _compiled(client: object, module: object, devices: tuple, options: object) -> object:
+    """What the client makes of an MLIR module. Releases differ in the method's name and in what it takes."""
+    from jax._src.interpreters import mlir as jax_mlir
+
+    compile_only = type(client).__name__ == "CompileOnlyPyClient"
+    compile_ = client.compile if compile_only or not hasattr(client, "compile_and_load") else client.compile_and_load
+    if _release() >= (0, 7, 0):
+        return compile_(module, _xla().DeviceList(devices), options)
+    code = jax_mlir.module_to_bytecode(module)
+    if _release() >= (0, 5, 1):
+        return compile_(code, _xla().DeviceList(devices), options)
+    return compile_(code, options)
+
+
+def _release() -> tuple[int, ...]:
+    import jaxlib.version
+
+    return tuple(int(part) for part in jaxlib.version.__version__.split(".")[:3])
 
 
 def _stablehlo(text: str) -> object:
-    from jaxlib import _hlo, _jax
+    xla = _xla()
+    try:
+        from jaxlib import _hlo as parser
+    except ImportError:
+        parser = xla
+    try:
+        proto = parser.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    except Exception:
+        plain = _without_tables(text)
+        if plain == text:
+            raise
+        proto = parser.hlo_module_from_text(plain).as_serialized_hlo_module_proto()
+    if hasattr(xla.mlir, "hlo_to_stablehlo"):
+        return xla.mlir.hlo_to_stablehlo(proto)
+    return xla.mlir.mhlo_to_stablehlo(xla.mlir.xla_computation_to_mlir_module(xla.XlaComputation(proto)).encode())
 
-    return _jax.mlir.hlo_to_stablehlo(_hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+
+def _without_tables(text: str) -> str:
+    """The module without the tables of source lines, which older parsers do not know."""
+    header, table, rest = text.partition("\nFileNames\n")
+    if not table:
+        return text
+    start = re.search(r"^(?:ENTRY\s+)?%?[\w.\-]+[^\n]*\{[ \t]*$", rest, re.M)
+    return re.sub(r" ?\bstack_frame_id=\d+", "", header + "\n\n" + rest[start.start():]) if start else text
+
+
+def _memory(executable: object) -> dict:
+    """What the executable says it needs, in bytes; None where this release does not tell."""
+    try:
+        stats = executable.get_compiled_memory_stats()
+    except Exception:
+        return dict.fromkeys(("temp_bytes", "argument_bytes", "output_bytes"))
+    return {"temp_bytes": stats.temp_size_in_bytes, "argument_bytes": stats.argument_size_in_bytes,
+            "output_bytes": stats.output_size_in_bytes}
 
 
 def _cost(executable: object) -> dict:
     """XLA's own estimate for the optimised module, where this release can make one."""
     import jax
-    from jaxlib import _jax
 
     try:
-        found = _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, executable.hlo_modules()[0])
+        found = _xla().hlo_module_cost_analysis(jax.devices("cpu")[0].client, executable.hlo_modules()[0])
         return {"flops": found.get("flops"), "bytes_accessed": found.get("bytes accessed")}
     except Exception:
         return {"flops": None, "bytes_accessed": None}
@@ -186,9 +234,14 @@ def _store_transposed(main: object, number: int, order: list[int]) -> None:
     main.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, kind.results))
 
 
-def _without_field(target: str, name: str) -> str:
-    """A text proto without this field, whether it holds a value or a message."""
-    return re.sub(rf"^[ \t]*{name}\s*(?:\{{[^{{}}]*\}}|:[^\n]*)\n", "", target, flags=re.M)
+def _targets(target: str) -> list[str]:
+    """A GPU's target config, and then with ever fewer of the fields that not every release knows."""
+    found = [target]
+    for name in _TARGET_FIELDS:
+        shorter = re.sub(rf"\b{name}\s*(?:\{{[^{{}}]*\}}|:[^\n}}]*)", "", found[-1])
+        if shorter != found[-1]:
+            found.append(shorter)
+    return found
 
 
 def _value(text: str) -> object:

@@ -57,7 +57,8 @@ def measure(source: Source, variant: Variant, toolchain: Toolchain, scratch: Pat
     except InputError as error:
         return Measurement({**row, "status": "error", "message": f"It compiled, but left no readable dump: {error}"})
     _put_first(analysis, source.name)
-    return Measurement({**row, "status": "ok", "message": "", **_facts(outcome, analysis)}, analysis)
+    facts = _facts(outcome, analysis, "auto" in variant.job)
+    return Measurement({**row, "status": "ok", "message": "", **facts}, analysis)
 
 
 def _put_first(analysis: Analysis, name: str) -> None:
@@ -70,18 +71,24 @@ def _put_first(analysis: Analysis, name: str) -> None:
         module["index"] = index
 
 
-def _facts(outcome: dict, analysis: Analysis) -> dict:
+def _facts(outcome: dict, analysis: Analysis, with_layouts: bool) -> dict:
     module = analysis.report["modules"][0]
     temp = module["memory"]["temp_bytes"]
     if temp is None and module["platform"] != "tpu":        # there the executable says 0, whatever it needs
         temp = outcome["temp_bytes"]
     facts = {key: outcome[key] for key in ("seconds", "argument_bytes", "output_bytes", "flops", "bytes_accessed")}
     facts |= {key: module["totals"][key] for key in ("copied_bytes", "hoisted_bytes", "in_loop_bytes")}
-    facts |= {"temp_bytes": temp, "layouts": outcome.get("layouts"), "copies": [
+    facts |= {"temp_bytes": temp, "layouts": _layouts(module) if with_layouts else None, "copies": [
         {key: copy[key] for key in ("parameters", "kind", "where", "bytes", "instruction")}
         for copy in module["copies"][:MAX_COPIES]]}
     fired = _fired(module, analysis.modules[0])
     return {**facts, "fired": fired} if fired else facts
+
+
+def _layouts(module: dict) -> list[str]:
+    """Of every parameter the layout that it has in the optimised text, `{0,2,1}`; "" where a number is missing."""
+    shapes = {parameter["number"]: parameter["shape"] for parameter in module["parameters"]}
+    return ["".join(shapes.get(number, "").partition("{")[1:]) for number in range(max(shapes, default=-1) + 1)]
 
 
 def _fired(module: dict, texts: ModuleTexts) -> dict[str, list[int]]:

@@ -21,6 +21,7 @@ SIZE_SECONDS = 1.0      # how often the size of the dump is looked at
 _SIGNALS = {signal.SIGABRT: "XLA aborted", signal.SIGSEGV: "XLA crashed (segmentation fault)", signal.SIGFPE: "XLA crashed",
             signal.SIGILL: "XLA crashed (illegal instruction)", signal.SIGBUS: "XLA crashed (bus error)",
             signal.SIGKILL: "it was killed, most likely because the machine ran out of memory"}
+_FIGURES = ("seconds", "temp_bytes", "argument_bytes", "output_bytes", "flops", "bytes_accessed")
 SAID_BYTES = 65536      # of what a compile printed: the end is looked at for the reason of an abort
 
 
@@ -60,15 +61,22 @@ def run_compiler(python: Path, job: dict, scratch: Path, limits: Limits,
             _end(child)
     if stopped is not None:
         return stopped
-    with contextlib.suppress(OSError, ValueError):
-        return _read(json.loads(result.read_text("utf-8")))
-    return _died(child.returncode, scratch / "said", limits)
+    said = _read(result)
+    return said if said is not None else _died(child.returncode, scratch / "said", limits)
 
 
-def _read(result: dict) -> dict:
-    if result["status"] == "error" and "out of memory" in result["message"].lower():
+def _read(path: Path) -> dict | None:
+    """The compiler's own word; None where it left none that can be understood."""
+    try:
+        result = json.loads(path.read_text("utf-8"))
+        if result["status"] == "ok":
+            return {"status": "ok", **{name: result[name] for name in _FIGURES}}
+        message = str(result["message"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    if "out of memory" in message.lower():
         return _failure("memory", "the compile ran out of memory")
-    return result
+    return _failure("error", message)
 
 
 def _watch(child: subprocess.Popen, dump: Path, limits: Limits, cancelled: Callable[[], bool]) -> dict | None:
@@ -110,7 +118,7 @@ def _limiter(limits: Limits) -> Callable[[], None]:
     def limit() -> None:
         die_with_parent(parent)
         resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
-        resource.setrlimit(resource.RLIMIT_CPU, (limits.seconds * cores, limits.seconds * cores))
+        resource.setrlimit(resource.RLIMIT_CPU, ((limits.seconds + 1) * cores, (limits.seconds + 1) * cores))
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits.dump_bytes, limits.dump_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     return limit
