@@ -9,25 +9,30 @@ from triage.engine.analysis import Analysis, InputError, ModuleTexts
 from triage.engine.cost import human_bytes
 from triage.engine.sentences import plural
 
-from .replay import Progress, replay
+from .replay import Progress, compare_versions, replay
 from .source import NoReplay, Source, source_of
 from .toolchains import Toolchain, choose, installed
 
 
-def replay_all(analysis: Analysis, name: str | None, gpu: str | None, progress: Progress) -> None:
-    """Replays the modules with copies; those that cannot be get a note. Raises InputError for a toolchain that is not there."""
+def replay_all(analysis: Analysis, name: str | None, gpu: str | None, versions: bool, progress: Progress) -> None:
+    """Replays the modules with copies, with `versions` also as they are with every toolchain; those that cannot be get a
+    note. Raises InputError for a toolchain that is not there."""
     toolchains = installed(Path(settings.TRIAGE_TOOLCHAINS))
     if name and name not in [toolchain.name for toolchain in toolchains]:
         raise InputError(f"There is no toolchain {name}; there are {', '.join(found.name for found in toolchains)}.")
     for module, texts in zip(analysis.report["modules"], analysis.modules):
         if module["copies"]:
-            _replay(module, texts, [found for found in toolchains if not name or found.name == name], gpu, progress)
+            chosen = [found for found in toolchains if not name or found.name == name]
+            _replay(module, texts, chosen, toolchains if versions else [], gpu, progress)
 
 
-def _replay(module: dict, texts: ModuleTexts, toolchains: list[Toolchain], gpu: str | None, progress: Progress) -> None:
+def _replay(module: dict, texts: ModuleTexts, toolchains: list[Toolchain], others: list[Toolchain], gpu: str | None,
+            progress: Progress) -> None:
     try:
         source = source_of(module, texts.text(0), texts.gpu_target, gpu)
         replay(module, source, _toolchain(module, source, toolchains), progress)
+        if others:
+            compare_versions(module, source, [found for found in others if found.platform == source.platform], progress)
     except NoReplay as reason:
         module["notes"].append(f"Not compiled again: {reason}")
 
@@ -52,4 +57,12 @@ def table(module: dict) -> list[str]:
         measured += f" (no remedy: {row['must_run']})" if row.get("must_run") else ""
         gone = f", {plural(len(row['gone']), 'copy')} gone" if row.get("gone") else ""
         lines.append(f"{row['says'] if row['variant'] != 'baseline' else 'as it is'}: {measured}{gone}")
-    return lines
+    return lines + [_version_line(row, module) for row in module.get("versions", ())]
+
+
+def _version_line(row: dict, module: dict) -> str:
+    if row["status"] != "ok":
+        return f"{row['toolchain']}: {row['message']}"
+    temp = f", temp {row['temp_bytes']:,}" if row["temp_bytes"] is not None else ""
+    there = f"{row['there']} of {plural(len(module['copies']), 'copy')} there"
+    return f"{row['toolchain']}: {there}, {human_bytes(row['copied_bytes'])} copied{temp}"

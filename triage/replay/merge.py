@@ -1,6 +1,8 @@
 """What replays add to the module of a report: `replays`, measured `remedies`, and a history where the dump has none."""
 from __future__ import annotations
 
+from collections import Counter
+
 from triage.engine import sentences
 from triage.engine.cost import human_bytes
 from triage.engine.module import NO_PASSES
@@ -50,6 +52,27 @@ def _measured(row: dict, baseline: dict, module: dict) -> dict:
             "gone": row["gone"], "recipe": recipe(row, module) if ok and helps(row, baseline) else None}
 
 
+def put_versions(module: dict, baselines: list[dict]) -> None:
+    """`versions`: what each release makes of the module as it is, the newest first. `baselines`: rows of `measure`."""
+    rows = sorted(baselines, key=lambda row: version_of(row["toolchain"]), reverse=True)
+    module["versions"] = [_version(row, module) for row in rows]
+
+
+def version_of(toolchain: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in toolchain.partition("-")[2].split("."))
+
+
+def _version(row: dict, module: dict) -> dict:
+    """`there`: how many of the dump's copies this release makes too."""
+    found = {"toolchain": row["toolchain"], "status": row["status"], "message": row["message"], "temp_bytes": None,
+             "copied_bytes": None, "copies": None, "there": None}
+    if row["status"] != "ok":
+        return found
+    both = Counter(map(_same, module["copies"])) & Counter(map(_same, row["copies"]))
+    return {**found, "temp_bytes": row["temp_bytes"], "copied_bytes": row["copied_bytes"], "copies": len(row["copies"]),
+            "there": both.total()}
+
+
 def _summary(module: dict, rows: list[dict]) -> list[str]:
     """Sentences: how well the dump was reproduced, what helps most, whether a single pass does."""
     baseline = rows[0]
@@ -60,8 +83,9 @@ def _summary(module: dict, rows: list[dict]) -> list[str]:
     disabled = [row for row in rows if row["action"] == "disable_pass"]
     if disabled and not any(row in useful for row in disabled):
         broken = sum(row["status"] != "ok" for row in disabled)
-        failed = f": {broken} of them {'does' if broken == 1 else 'do'} not compile" if broken else ""
-        found.append(f"No single pass helps: {plural(len(disabled), 'pass')} disabled one at a time{failed}.")
+        failed = f"{broken} {'does' if broken == 1 else 'do'} not compile, and " if broken else ""
+        found.append(f"No single pass helps: of {plural(len(disabled), 'pass')} disabled one at a time, {failed}"
+                     f"none{' of the others' if broken else ''} makes it need clearly less memory.")
     if useful:
         best = min(useful, key=lambda row: (row["temp_bytes"] is None, row["temp_bytes"] or 0, row["copied_bytes"]))
         measure = "temp_bytes" if best["temp_bytes"] is not None and baseline["temp_bytes"] is not None else "copied_bytes"

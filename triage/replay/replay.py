@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import compare
 from .measure import Measurement, measure
-from .merge import put_history, put_replays
+from .merge import put_history, put_replays, put_versions
 from .process import DEFAULT_LIMITS, Limits
 from .source import Source
 from .toolchains import Toolchain
@@ -28,6 +28,16 @@ def replay(module: dict, source: Source, toolchain: Toolchain, progress: Progres
         rows.append(_measured(source, variant, toolchain, module, limits).row)
         planned += followers(variant, rows[-1], module)
     assemble(module, rows, first.module)
+
+
+def compare_versions(module: dict, source: Source, toolchains: list[Toolchain], progress: Progress,
+                     limits: Limits = DEFAULT_LIMITS) -> None:
+    """Compiles the module as it is with each toolchain and writes `versions` into the module of a report."""
+    rows = []
+    for position, toolchain in enumerate(toolchains):
+        progress(f"compiling with {toolchain.name}", position, len(toolchains))
+        rows.append(_measured(source, BASELINE, toolchain, module, limits).row)
+    put_versions(module, rows)
 
 
 def seen(module: dict, baseline: dict, replayed: dict | None) -> dict:

@@ -40,16 +40,15 @@ def variants(module: dict, fired: dict | None = None) -> list[Variant]:
     found = [AUTO_ALL, Variant("auto-copied", "auto_layout", "AUTO layouts for the copied parameters", scope="copied",
                                job={"auto": copied})]
     found += [_disabled(name) for name in _suspects(module["copies"], fired or {})]
+    attributes = [(name, facts.attribute) for name in _causes(module["copies"])
+                  if (facts := pass_facts(name)) is not None and facts.attribute]
+    found += [Variant(f"attribute-{attribute}", "loop_attribute", f"`{attribute}` on the loops", pass_=name,
+                      attribute=attribute) for name, attribute in attributes]
     for remedy in module["remedies"]:
         flag = _FLAG.fullmatch(remedy["flag"] or "")
         if remedy["action"] == "flag" and flag:
             found.append(Variant(f"flag-{flag['name']}", "flag", f"`{remedy['flag']}`", flag=remedy["flag"],
                                  job={"options": {flag["name"]: flag["value"]}}))
-        elif remedy["action"] == "loop_attribute":
-            facts = pass_facts(remedy["pass"] or "")
-            if facts is not None and facts.attribute:
-                found.append(Variant(f"attribute-{facts.attribute}", "loop_attribute", f"`{facts.attribute}` on the loops",
-                                     pass_=remedy["pass"], attribute=facts.attribute))
     return list({variant.key: variant for variant in found}.values())
 
 
@@ -96,16 +95,19 @@ def _marked(line: str, attribute: str) -> str:
 
 
 def _suspects(copies: list[dict], fired: dict) -> list[str]:
-    """Passes that triggered or introduced copies, those of the most bytes first; then those that ran with effect and are
-    known to create or to move copies."""
+    """Passes that triggered or introduced copies; then those that ran with effect and are known to create or move copies."""
+    known = sorted(name for name in fired if _may_matter(name))
+    return [name for name in dict.fromkeys([*_causes(copies), *known]) if _PASS.fullmatch(name)][:MAX_PASSES]
+
+
+def _causes(copies: list[dict]) -> list[str]:
+    """Passes that triggered or introduced copies, those of the most bytes first."""
     weight: dict[str, int] = {}
     for role in ("trigger", "introduced_by"):
         for copy in copies:
             if copy[role]:
                 weight[copy[role]["pass"]] = weight.get(copy[role]["pass"], 0) + copy["bytes"]
-    known = sorted(name for name in fired if _may_matter(name))
-    ordered = dict.fromkeys([*sorted(weight, key=lambda name: -weight[name]), *known])
-    return [name for name in ordered if _PASS.fullmatch(name)][:MAX_PASSES]
+    return sorted(weight, key=lambda name: -weight[name])
 
 
 def _may_matter(name: str) -> bool:

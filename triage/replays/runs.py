@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 
 from triage.dumps import storage
 from triage.dumps.models import Dump
+from triage.replay.merge import put_versions
 from triage.replay.replay import assemble, seen
 from triage.replay.source import Source, source_of
 from triage.replay.toolchains import Toolchain, choose, installed
@@ -116,6 +117,8 @@ def with_replays(dump: Dump, module: dict) -> dict:
     run = best_run(dump, module["index"])
     rows = [trial.row for trial in run.trials.all() if trial.row] if run else []
     if rows and rows[0]["variant"] == BASELINE.key:
+        baselines = Trial.objects.filter(run__dump=dump, run__module=module["index"], key=BASELINE.key).exclude(row=None)
+        put_versions(module, list({trial.row["toolchain"]: trial.row for trial in baselines}.values()))
         assemble(module, rows, replayed(run))
     return module
 

@@ -40,17 +40,19 @@ class Command(BaseCommand):
                             help="compile each module that has copies again, with one thing changed at a time, and measure it")
         parser.add_argument("--toolchain", metavar="NAME",
                             help="of `manage.py toolchain list` (default: the one nearest to the dump's version)")
+        parser.add_argument("--versions", action="store_true",
+                            help="with --replay: compile them as they are with every toolchain, too")
         parser.add_argument("--gpu", metavar="NAME", help="the GPU to compile for where the dump does not say it")
 
     def handle(self, *, path: str, json: str | None, markdown: str | None, min_bytes: int | None, replay: bool,
-               toolchain: str | None, gpu: str | None, **options: object) -> None:
+               toolchain: str | None, versions: bool, gpu: str | None, **options: object) -> None:
         try:
             if not path:
                 raise InputError("The path is empty: name a dump directory, an archive or an HLO text.")
             analysis, notes = _analyse(Path(path), min_bytes)
             analysis.report["notes"] += notes
-            if replay or toolchain:
-                replay_all(analysis, toolchain, gpu, _progress() or _silent)
+            if replay or toolchain or versions:
+                replay_all(analysis, toolchain, gpu, versions, _progress() or _silent)
             if json:
                 _write(json, _report(analysis))
             if markdown:
