@@ -1,10 +1,12 @@
 """Replays as the service runs them, with real compiles on the CPU: what is asked for is measured once, whatever dies."""
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +17,7 @@ from django.utils import timezone
 from triage.dumps import storage
 from triage.dumps.models import Dump
 from triage.engine.report import analyse
+from triage.jobs import analysis
 from triage.replay.toolchains import own
 from triage.replays import runs, trials
 from triage.replays.models import Run, Trial
@@ -122,6 +125,20 @@ def test_a_dump_without_passes_shows_those_of_its_recompile(dump, client):
     assert {copy["introduced_by"]["pass"] for copy in module["copies"]} == {introduced[2]}
 
 
+def test_an_upload_can_ask_for_its_replay(client, compiled):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        tar.add(compiled, "dump")
+    url = client.post("/api/dumps?name=up&replay=1&format=text", buffer.getvalue(), "application/octet-stream").content.decode()
+    dump = Dump.objects.get(pk=url.rstrip("/\n").rsplit("/", 1)[-1])
+    analysis.run(dump.id)
+    run = Run.objects.get(dump=dump)
+    assert [trial.key for trial in run.trials.all()] == ["baseline"]
+    dump.refresh_from_db()
+    runs.start_wanted(dump)
+    assert Run.objects.count() == 1
+
+
 def test_what_was_asked_for_twice_is_done_once(dump):
     first = runs.start(dump, module_of(dump), own())
     assert runs.start(dump, module_of(dump), own()).pk == first.pk
@@ -201,10 +218,10 @@ def test_a_toolchain_that_was_removed_is_a_row(dump):
 
 def test_a_page_without_a_toolchain_says_so(client, compiled, settings, tmp_path):
     settings.TRIAGE_TOOLCHAINS = tmp_path
-    analysis = analyse(compiled)
-    analysis.report["modules"][0]["platform"] = "tpu"
+    analysed = analyse(compiled)
+    analysed.report["modules"][0]["platform"] = "tpu"
     row = Dump.objects.create(name="up", status=Dump.Status.DONE)
-    storage.save_analysis(row, analysis)
+    storage.save_analysis(row, analysed)
     assert "manage.py toolchain add tpu" in client.get(f"/d/{row.id}/").content.decode()
     answer = client.post(f"/d/{row.id}/m/0/replay")
     assert answer.status_code == 400 and b"no toolchain for tpu" in answer.content and not Run.objects.exists()

@@ -41,13 +41,13 @@ class Readable(Protocol):
 
 
 def receive(stream: Readable, name: str, *, length: int | None = None, owner_token: str = "",
-            is_example: bool = False) -> Dump:
+            is_example: bool = False, wants_replay: bool = False) -> Dump:
     """Stores an upload and queues its analysis. Raises UploadRefused; then nothing is left behind.
 
     `length` is how many bytes there must be, where the sender said so. `owner_token` is what proves later that the dump
-    is the uploader's own; only its hash is kept.
+    is the uploader's own; only its hash is kept. `wants_replay`: its remedies are measured without another word.
     """
-    dump = Dump(name=clean_name(name), is_example=is_example,
+    dump = Dump(name=clean_name(name), is_example=is_example, wants_replay=wants_replay,
                 owner_key_hash=hash_key(owner_token) if owner_token else "")
     check_length(length)
     try:

@@ -52,6 +52,7 @@ class Dump(models.Model):
     bytes = models.BigIntegerField(default=0, help_text="uploaded bytes")
     files = models.IntegerField(default=0, help_text="useful files in the archive, known after unpacking")
     is_example = models.BooleanField(default=False)
+    wants_replay = models.BooleanField(default=False, help_text="its remedies are to be measured as soon as it is analysed")
     attempts = models.IntegerField(default=0)
     owner_key_hash = models.CharField(max_length=64, blank=True, help_text="sha256 of the token given to the uploader")
     lease = models.CharField(max_length=32, blank=True, help_text="of the attempt that may write the result")

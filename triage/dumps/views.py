@@ -125,11 +125,11 @@ def _check_length(request: HttpRequest) -> None:
 
 
 def _receive(request: HttpRequest, token: str) -> Dump:
-    name = request.GET.get("name", "")
+    name, replay = request.GET.get("name", ""), request.GET.get("replay") == "1"
     if not is_form(request):
-        return receive(_body(request), name, length=_length(request), owner_token=token)
+        return receive(_body(request), name, length=_length(request), owner_token=token, wants_replay=replay)
     sent = sent_file(request)
-    return receive(sent.file, name or sent.name, length=sent.size, owner_token=token)
+    return receive(sent.file, name or sent.name, length=sent.size, owner_token=token, wants_replay=replay)
 
 
 def _body(request: HttpRequest) -> Readable:

@@ -28,6 +28,7 @@ from django.utils import timezone
 from triage.dumps import storage
 from triage.dumps.intake import enqueue
 from triage.dumps.models import Dump
+from triage.replays import runs
 from triage.tether import tethered
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ def run(dump_id: str) -> None:
         storage.delete_leftovers(dump)
         with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
             error = _Attempt(dump, Path(scratch)).run()
+        if not error and dump.wants_replay:
+            runs.start_wanted(dump)
         _finish(dump, error)
     except storage.Superseded:
         logger.warning("dump %s: another attempt has taken over", dump.id)

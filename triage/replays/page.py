@@ -59,8 +59,12 @@ def _cost(row: dict, baseline: dict) -> list[str]:
     for name, words in (("flops", "floating-point operations"), ("bytes_accessed", "bytes accessed")):
         now, then = row.get(name), baseline.get(name)
         if now is not None and then and now != then:
-            found.append(f"{words} {_short(then)} → {_short(now)} ({100 * (now - then) / then:+.0f}%)")
+            found.append(f"{words} {_short(then)} → {_short(now)} ({_signed(100 * (now - then) / then)}%)")
     return found
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.0f}".replace("-", "−")
 
 
 def _short(value: float) -> str:

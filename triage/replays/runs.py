@@ -15,12 +15,13 @@ from triage.dumps import storage
 from triage.dumps.models import Dump
 from triage.replay.merge import put_versions
 from triage.replay.replay import assemble, seen
-from triage.replay.source import Source, source_of
+from triage.replay.source import NoReplay, Source, source_of
 from triage.replay.toolchains import Toolchain, choose, installed
 from triage.replay.variants import BASELINE, Variant, followers, variants
 from triage.replays.models import Run, Trial
 
 logger = logging.getLogger(__name__)
+MAX_WANTED = 3              # modules of one upload that are replayed without a button being pressed
 
 
 def toolchains() -> list[Toolchain]:
@@ -56,6 +57,18 @@ def start(dump: Dump, module: dict, toolchain: Toolchain, gpu: str = "") -> Run:
     for trial in again:
         enqueue(trial)
     return run
+
+
+def start_wanted(dump: Dump) -> None:
+    """Starts the replays of an upload that asked for them: the worst modules that can be compiled again."""
+    modules = [module for module in storage.load_report(dump)["modules"] if module["copies"]]
+    for module in modules[:MAX_WANTED]:
+        try:
+            toolchain = default_toolchain(module, source(dump, module).platform)
+        except NoReplay:
+            continue        # the page says why
+        if toolchain is not None:
+            start(dump, module, toolchain)
 
 
 def cancel(run: Run) -> None:
