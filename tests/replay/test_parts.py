@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from triage.replay import compare, toolchains
+from triage.replay.gpus import known_gpus, known_target
 from triage.replay.merge import put_replays, put_versions
 from triage.replay.recipes import recipe
-from triage.replay.source import NoReplay, known_gpus, known_target, source_of
+from triage.replay.source import NoReplay, source_of
 from triage.replay.toolchains import Toolchain, ToolchainError
 from triage.replay.variants import followers, major_to_minor, store_transposed, variants, with_attribute
 

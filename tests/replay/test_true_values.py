@@ -5,8 +5,9 @@ import copy
 
 import pytest
 
+from triage.replay.gpus import known_gpus
 from triage.replay.replay import replay
-from triage.replay.source import known_gpus, source_of
+from triage.replay.source import source_of
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -115,7 +116,7 @@ def test_an_older_dump_on_a_newer_release_says_what_differs(replayed):
 
 
 def test_the_known_gpus_are_targets(toolchain):
-    from triage.replay.source import known_target
+    from triage.replay.gpus import known_target
     from triage.replay.toolchains import works
 
     for name in known_gpus():

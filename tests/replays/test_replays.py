@@ -120,6 +120,8 @@ def test_a_dump_without_passes_shows_those_of_its_recompile(dump, client):
     introduced = re.search(r'<dt>Introduced by</dt><dd><a href="([^"]+)"><code>([\w-]+)</code>', page)
     assert introduced and introduced[1].startswith(f"/d/{run.history.id}/m/0/s/")
     assert client.get(introduced[1]).status_code == 200
+    made = client.get(f"/d/{run.history.id}/").content.decode()
+    assert f"This is what {own().name} dumped" in made and f'href="/d/{dump.id}/m/0/"' in made
     module = client.get(f"/d/{dump.id}/report.json").json()["modules"][0]
     assert module["history"] == "replayed" and all(stage["replayed"] for stage in module["stages"])
     assert {copy["introduced_by"]["pass"] for copy in module["copies"]} == {introduced[2]}
@@ -233,6 +235,7 @@ def test_there_is_nothing_to_replay_of_a_module_that_is_not_there(client, dump, 
 
 
 def test_deleting_a_dump_deletes_its_replays(dump):
-    runs.start(dump, module_of(dump), own())
+    run = runs.start(dump, module_of(dump), own())
+    trials.run(run.trials.get().pk)
     dump.delete()
-    assert not Run.objects.exists() and not Trial.objects.exists()
+    assert not Run.objects.exists() and not Trial.objects.exists() and not Dump.objects.exists()

@@ -118,6 +118,7 @@ class Compile:
 
     def _compile(self, module: object) -> object:
         import numpy as np
+        from jax._src import lib
         from jax._src.lib import xla_client
 
         job, client = self.job, self.devices[0].client
@@ -131,6 +132,8 @@ class Compile:
         debug = build.debug_options
         debug.xla_disable_hlo_passes = ",".join(job.get("disable", []))
         debug.xla_dump_to, debug.xla_dump_hlo_as_text = job["dump"], True
+        if cuda := getattr(lib, "cuda_path", None):     # the toolchain's own ptxas, not one that the machine has
+            debug.xla_gpu_cuda_data_dir = str(cuda)
         if job.get("every_pass"):
             debug.xla_dump_hlo_pass_re = ".*"
         # An unknown name is an error here; in XLA_FLAGS it would abort the process.

@@ -125,8 +125,8 @@ def _limiter(limits: Limits) -> Callable[[], None]:
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    """Nothing of the service's: no address, no password, and no flag of the operator's that would change the result."""
-    return {"PATH": os.environ.get("PATH", ""), "HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8"}
+    """Nothing of the service's: no address, no password, and nothing that would change the result: no flag, no other ptxas."""
+    return {"PATH": "/usr/bin:/bin", "HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8"}
 
 
 def _end(child: subprocess.Popen) -> None:

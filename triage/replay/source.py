@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib import resources
 
 from triage.engine.ir import number
+
+from .gpus import known_gpus, known_target
 
 MAX_DEVICES = 512           # a program for more is not compiled again
 TPU_TOPOLOGIES = {1: "v5e:2x2", 2: "v5e:2x2", 4: "v5e:2x2", 8: "v5e:2x4", 16: "v5e:4x4"}
@@ -34,16 +35,6 @@ class Source:
         """The part of a compiler's job that is the same for all variants."""
         return {"module": path, "platform": self.platform, "target": self.target, "topology": self.topology,
                 "partitions": self.partitions, "replicas": self.replicas}
-
-
-def known_gpus() -> list[str]:
-    """Names of the GPUs whose target is known here, for dumps that do not say theirs."""
-    return sorted(path.name.removesuffix(".pbtxt") for path in _targets().iterdir() if path.name.endswith(".pbtxt"))
-
-
-def known_target(name: str) -> str:
-    """The target config of one of `known_gpus`."""
-    return _targets().joinpath(f"{name}.pbtxt").read_text("utf-8")
 
 
 def source_of(module: dict, text: str, target: str, gpu: str | None = None) -> Source:
@@ -75,7 +66,3 @@ def _device(platform: str, module: dict, target: str, topology: str) -> str:
     if platform == "cuda":
         return described[1] if described else module["target"] or "an NVIDIA GPU"
     return f"TPU {topology}" if platform == "tpu" else "this machine's CPU"
-
-
-def _targets() -> resources.abc.Traversable:
-    return resources.files("triage.replay") / "targets"

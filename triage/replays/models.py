@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models.signals import post_delete
+from django.dispatch import receiver
 
+from triage.dumps import storage
 from triage.dumps.models import Dump
 
 
@@ -51,3 +54,11 @@ class Trial(models.Model):
     @property
     def is_open(self) -> bool:
         return self.status in (self.Status.QUEUED, self.Status.RUNNING)
+
+
+@receiver(post_delete, sender=Run)
+def _forget_history(instance: Run, **kwargs: object) -> None:
+    """What was kept for one run goes with it."""
+    if instance.history is not None:
+        storage.delete_files(instance.history)
+        instance.history.delete()

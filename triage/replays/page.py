@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from triage.dumps import storage
 from triage.dumps.models import Dump
-from triage.replay.source import NoReplay, known_gpus, source_of
+from triage.replay.gpus import known_gpus
+from triage.replay.source import NoReplay, source_of
 from triage.replay.toolchains import Toolchain
 from triage.replays import runs
 from triage.replays.models import Run, Trial

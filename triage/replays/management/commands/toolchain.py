@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from triage.engine.printable import one_line
-from triage.replay.source import known_gpus, known_target
+from triage.replay.gpus import known_gpus, known_target
 from triage.replay.toolchains import PLATFORMS, ToolchainError, add, installed, works
 
 EXIT_FAILED = 2
