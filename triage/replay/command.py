@@ -54,7 +54,7 @@ def table(module: dict) -> list[str]:
     for row in rows:
         temp = "temp unknown" if row.get("temp_bytes") is None else f"temp {row['temp_bytes']:,}"
         measured = f"{temp}, copied {human_bytes(row['copied_bytes'])}" if row["status"] == "ok" else row["message"]
-        measured += f" (no remedy: {row['must_run']})" if row.get("must_run") else ""
+        measured += f" (no remedy: {row['must_run']})" if row["status"] == "ok" and row.get("must_run") else ""
         gone = f", {plural(len(row['gone']), 'copy')} gone" if row.get("gone") else ""
         lines.append(f"{row['says'] if row['variant'] != 'baseline' else 'as it is'}: {measured}{gone}")
     return lines + [_version_line(row, module) for row in module.get("versions", ())]
