@@ -52,7 +52,7 @@ class _Builder:
         self.lines: dict[int, dict[object, Line]] = {ENTRY: {}}
         self.elements: dict[int, dict[object, _Element]] = {}      # loop -> what it carries
         self.waiting: list[Value] = []
-        self.outputs: list[object] = []
+        self.results: dict[int, list[object]] = {}      # scope -> what loops in it hand out for no other reason
         self.varying = _varying(graph)
 
     # -- which lines there are ----------------------------------------------------------------------------------------
@@ -191,13 +191,12 @@ class _Builder:
         """Hands out of the loop what nothing in it reads, or XLA would remove it."""
         used = self._read(loop.body) | {element.next for element in self.elements[loop.index].values()}
         unread = [key for key, line in self.lines[loop.body].items() if key not in used and line.opcode not in _PLUMBING]
+        unread += [key for key in self.results.get(loop.body, ()) if key not in used]
         results = [key for key in self.lines[loop.parent] if isinstance(key, tuple) and key[:2] == ("result", loop.index)]
         results += [self._hand_out(loop, self._array(loop.body, key)) for key in unread]
         if not results:
             results.append(self._any_result(loop))
-        if loop.parent == ENTRY:
-            read = self._read(ENTRY)
-            self.outputs += [key for key in results if key not in read]
+        self.results.setdefault(loop.parent, []).extend(results)
 
     def _array(self, scope: int, key: object) -> object:
         """The first array in what a line returns."""
@@ -255,11 +254,12 @@ class _Builder:
         if not first:
             return None
         parameters = self._numbered(first)
-        blocks = [self._loop_block(loop, which) for loop in self.graph.loops if loop.index in self.elements
-                  for which in (loop.condition, loop.body)]
+        blocks = [self._loop_block(loop, which) for loop in reversed(self.graph.loops) if loop.index in self.elements
+                  for which in (loop.condition, loop.body)]         # inner loops first
         read = self._read(ENTRY)
         made = [key for key, line in self.lines[ENTRY].items() if key not in read and line.opcode not in _PLUMBING]
-        outputs = list(dict.fromkeys([self._array(ENTRY, key) for key in made] + self.outputs)) or first
+        outputs = list(dict.fromkeys([self._array(ENTRY, key) for key in made] + [
+            key for key in self.results.get(ENTRY, ()) if key not in read])) or first
         entry = self._block("main", ENTRY, parameters, outputs[0] if len(outputs) == 1 else outputs)
         printer = Printer(self.graph, self.options.resize)
         text = printer.text([*blocks, entry])

@@ -5,14 +5,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from triage.replay.merge import has_history
 from triage.replay.source import Source
-from triage.replay.toolchains import Toolchain
+from triage.replay.toolchains import Toolchain, key
 
 from .build import Options, build
 from .commands import commands
 from .flatten import flatten
 from .graph import Graph
-from .oracle import NO, SAME_TRIGGER, Oracle, Stop, Verdict, pass_of, wanted
+from .oracle import SAME_PASS, SAME_TRIGGER, Oracle, Stop, Verdict, pass_of, wanted
 from .program import Program, TooLarge
 from .reproducer import NoReproducer, Reproducer
 from .slices import Slices, inputs
@@ -22,7 +23,8 @@ MAX_TRIES = 100
 MAX_LINES = 20_000          # of a candidate
 TRIPS = 2                   # iterations that are enough to be a loop
 SMALLEST = 64               # of a dimension that is made smaller
-SHRINK = 8
+SHRINK = 8                  # how much smaller
+MAX_SIZES = 4               # dimensions that are tried alone
 Progress = Callable[[str, int, int], None]
 Keep = frozenset[int]
 
@@ -89,31 +91,41 @@ class _Search:
 
     def _first(self) -> None:
         """The smallest part that shows the copy with its trigger, or else without."""
+        known = self._passes_are_known()
+        if not known:
+            self._rename()
         ways = list(self.slices.ways())
-        if self._any(ways) or self.best is not None and not self._elsewhere():
+        if self._found(ways) or self.best is None and known and self._rename() and self._found(ways):
             return
-        if self.best is None and self._renamed() and self._any(ways):
-            return
-        rings = list(self.slices.rings(frozenset().union(*ways)))
-        if not self._any(rings) and self.best is None:
+        self._found(self.slices.rings(frozenset().union(*ways)))
+        if self.best is None:
             raise NoReproducer(f"Compiled again with {self.oracle.toolchain.name} from its first text, with calls inlined, "
                                "the module does not show this copy.")
 
-    def _elsewhere(self) -> bool:
-        """Whether it is worth looking for the trigger in a larger part: where the dump names one."""
-        return self.oracle.wanted.trigger is not None
+    def _passes_are_known(self) -> bool:
+        """Whether the report names the passes of the release that compiles here."""
+        version = self.module["version"] or {"jaxlib_first": None, "jaxlib_last": None}
+        first, last = version["jaxlib_first"], version["jaxlib_last"]
+        here = key(self.oracle.toolchain.version)
+        same = (first is None or key(first) <= here) and (last is None or here <= key(last))
+        return same and has_history(self.module)
 
-    def _any(self, keeps: Iterable[Keep]) -> bool:
-        return any(self._try(keep, Options()) and self.best.verdict.level == SAME_TRIGGER for keep in keeps)
+    def _found(self, keeps: Iterable[Keep]) -> bool:
+        """Whether one of these is as good as it gets. Where the dump names no trigger, the first that shows the copy is."""
+        for keep in keeps:
+            if self._try(keep, Options(), better=True) and (self.best.verdict.level == SAME_TRIGGER
+                                                            or self.oracle.wanted.trigger is None):
+                return True
+        return False
 
-    def _renamed(self) -> bool:
+    def _rename(self) -> bool:
         """Whether another pass introduces the copy where the whole module is compiled again: then it is that which is
         looked for. Raises NoReproducer where the recompile does not show the copy at all."""
         found, message = self.oracle.module(self.source.text, self.source.name, self.module["totals"]["min_bytes"])
         if found is None:
             raise NoReproducer(f"The module does not compile with {self.oracle.toolchain.name}: {message}")
-        keys = ("parameters", "kind", "where", "bytes")
-        twins = [copy for copy in found["copies"] if all(copy[key] == self.copy[key] for key in keys)]
+        told_by = ("parameters", "kind", "where", "bytes")
+        twins = [copy for copy in found["copies"] if all(copy[name] == self.copy[name] for name in told_by)]
         if not twins:
             raise NoReproducer(f"Compiled again with {self.oracle.toolchain.name}, the module does not show this copy.")
         before = self.oracle.wanted
@@ -124,8 +136,8 @@ class _Search:
 
     # -- tries --------------------------------------------------------------------------------------------------------
 
-    def _try(self, keep: Keep, options: Options) -> bool:
-        """Whether a candidate shows at least as much as the best one; then it is the best one."""
+    def _try(self, keep: Keep, options: Options, better: bool = False) -> bool:
+        """Whether a candidate shows at least as much as the best one, or `better` than that; then it is the best one."""
         try:
             program = build(self.graph, keep, self.tracked, options)
         except TooLarge:
@@ -134,7 +146,8 @@ class _Search:
             return False
         verdict = self.oracle.ask(program)
         self.progress(self.phase, self.oracle.tries, self.oracle.max_tries)
-        if verdict.level == NO or self.best is not None and verdict.level < self.best.verdict.level:
+        least = SAME_PASS if self.best is None else self.best.verdict.level + better
+        if verdict.level < least:
             return False
         self.best = _Candidate(keep, options, program, verdict)
         return True
@@ -164,19 +177,18 @@ class _Search:
             self.best = before
         self._try(self.best.keep, replace(self.best.options, trips=TRIPS))
         for smaller in self._smaller():
-            self._try(self.best.keep, replace(self.best.options, sizes=self.best.options.sizes + smaller))
+            if self._try(self.best.keep, replace(self.best.options, sizes=smaller)):
+                return
 
     def _smaller(self) -> Iterator[tuple[tuple[int, int], ...]]:
-        """All large dimensions at once, or else one after the other, the largest first."""
+        """All large dimensions at once, or else one of them, the largest first."""
         sizes = sorted({size for value in self.graph.values if value.id in self._printed() for size in value.shape.dims},
                        reverse=True)
         smaller = [(size, size // SHRINK) for size in sizes if size % SHRINK == 0 and size // SHRINK >= SMALLEST]
-        before = self.best
         if smaller:
             yield tuple(smaller)
-        if self.best is before:
-            for pair in smaller:
-                yield (pair,)
+        if len(smaller) > 1:
+            yield from [(pair,) for pair in smaller[:MAX_SIZES]]
 
     def _printed(self) -> set[int]:
         found = set(self.best.keep) | self.tracked
