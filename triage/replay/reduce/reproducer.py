@@ -18,7 +18,8 @@ class Reproducer:
     instructions: int               # lines of it that are instructions, those of reducers too
     copy: str                       # id, in the report, of the copy that was to be shown ("c1")
     shown: dict                     # of the copy in `text`: kind, where, bytes, from_shape, to_shape, introduced_by, trigger
-    same_trigger: bool              # False: the same pass introduces it, but the pass suspected as the cause is another
+    same_trigger: bool              # False: the same pass introduces it, but the pass suspected as the cause is not the same
+    same_order: bool                # False: it is transposed, but into another order than in the module
     toolchain: str
     device: str
     seconds: float

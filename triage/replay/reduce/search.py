@@ -13,7 +13,7 @@ from .build import Options, build
 from .commands import commands
 from .flatten import flatten
 from .graph import Graph
-from .oracle import SAME_PASS, SAME_TRIGGER, Oracle, Stop, Verdict, pass_of, wanted
+from .oracle import ALL, SAME_ORDER, SAME_PASS, SAME_TRIGGER, Oracle, Stop, Verdict, pass_of, wanted
 from .program import Program, TooLarge
 from .reproducer import NoReproducer, Reproducer
 from .slices import Slices, inputs
@@ -111,10 +111,9 @@ class _Search:
         return same and has_history(self.module)
 
     def _found(self, keeps: Iterable[Keep]) -> bool:
-        """Whether one of these is as good as it gets. Where the dump names no trigger, the first that shows the copy is."""
+        """Whether one of these shows all that is looked for."""
         for keep in keeps:
-            if self._try(keep, Options(), better=True) and (self.best.verdict.level == SAME_TRIGGER
-                                                            or self.oracle.wanted.trigger is None):
+            if self._try(keep, Options(), better=True) and self.best.verdict.level == ALL:
                 return True
         return False
 
@@ -129,7 +128,8 @@ class _Search:
         if not twins:
             raise NoReproducer(f"Compiled again with {self.oracle.toolchain.name}, the module does not show this copy.")
         before = self.oracle.wanted
-        self.oracle.wanted = replace(before, pass_=pass_of(twins[0], "introduced_by"), trigger=pass_of(twins[0], "trigger"))
+        self.oracle.wanted = replace(before, pass_=pass_of(twins[0], "introduced_by"), trigger=pass_of(twins[0], "trigger"),
+                                     to_shape=twins[0]["to_shape"])
         if self.oracle.wanted != before:
             self.oracle.known.clear()
         return self.oracle.wanted != before
@@ -144,7 +144,7 @@ class _Search:
             return False
         if program is None or program.instructions > MAX_LINES:
             return False
-        verdict = self.oracle.ask(program)
+        verdict = self.oracle.ask(program, options.resize)
         self.progress(self.phase, self.oracle.tries, self.oracle.max_tries)
         least = SAME_PASS if self.best is None else self.best.verdict.level + better
         if verdict.level < least:
@@ -198,11 +198,12 @@ class _Search:
 
     def result(self, seconds: float, stopped: str) -> Reproducer:
         best, copy = self.best, self.best.verdict.copy
-        shown = {key: copy[key] for key in ("kind", "where", "bytes", "from_shape", "to_shape", "introduced_by", "trigger")}
+        shown = {name: copy[name] for name in
+                 ("kind", "where", "bytes", "from_shape", "to_shape", "introduced_by", "trigger")}
         return Reproducer(
-            best.program.text, best.program.instructions, self.copy["id"], shown, best.verdict.level == SAME_TRIGGER,
-            self.oracle.toolchain.name, self.source.device, round(seconds, 1), self.oracle.tries, stopped,
-            commands(self.source))
+            best.program.text, best.program.instructions, self.copy["id"], shown,
+            bool(best.verdict.level & SAME_TRIGGER), bool(best.verdict.level & SAME_ORDER), self.oracle.toolchain.name,
+            self.source.device, round(seconds, 1), self.oracle.tries, stopped, commands(self.source))
 
 
 def _groups(ordered: list[int], size: int) -> list[Keep]:

@@ -35,22 +35,24 @@ class Slices:
             yield everything
 
     def rings(self, inner: frozenset[int]) -> Iterator[frozenset[int]]:
-        """What is not further than 1, 2, 4, ... steps from some instructions; at last everything."""
-        distance = self.distances(inner)
-        furthest, step = max(distance.values(), default=0), 1
-        while step < furthest:
-            yield self._ops(value for value, far in distance.items() if far <= step)
-            step *= 2
+        """What some instructions lead to in 1, 2, 4, ... steps; then all that is not further from them than that; at last
+        everything."""
+        for distance in (self.distances(inner, onward=True), self.distances(inner)):
+            furthest, step = max(distance.values(), default=0), 1
+            while step < furthest:
+                yield self._ops(value for value, far in distance.items() if far <= step)
+                step *= 2
         yield self._ops(value.id for value in self.graph.values)
 
-    def distances(self, inner: Iterable[int]) -> dict[int, int]:
-        """Steps from operand to user or back, for every value that can be reached."""
+    def distances(self, inner: Iterable[int], onward: bool = False) -> dict[int, int]:
+        """Steps from operand to user, and back if not `onward`, for every value that can be reached."""
         neighbours: dict[int, list[int]] = {}
         for value in self.graph.values:
             for source in self.graph.sources(value):
                 if not self.graph.values[source].free:
                     neighbours.setdefault(source, []).append(value.id)
-                    neighbours.setdefault(value.id, []).append(source)
+                    if not onward:
+                        neighbours.setdefault(value.id, []).append(source)
         found = dict.fromkeys(inner, 0)
         waiting = deque(found)
         while waiting:
