@@ -9,18 +9,17 @@ from triage.engine import opcodes
 from triage.engine.ir import Computation, Instruction, Shape, number, split_top
 from triage.engine.text import Parser, split_chunks
 
+from .attributes import kept_attributes
 from .graph import CARRIED, ENTRY, INPUT, OP, RESULT, Graph, Loop, Scope, Value
 from .reproducer import NoReproducer
 
 MAX_TEXT = 64 * 1024**2     # characters of a module
 MAX_VALUES = 200_000        # with all calls inlined
+MAX_STEPS = 1_000_000       # instructions looked at, of which those in calls count at every call
 MAX_DEPTH = 200             # of calls and loops in one another
+MAX_LOOPS = 1000
+TOO_LARGE = f"The module has more than {MAX_VALUES:,} instructions with its calls inlined: it is not cut down."
 DAMAGED = "The first text of the module is damaged: it cannot be cut down."
-#: Say nothing about what is computed, or name things of the user's.
-_DROPPED = frozenset("metadata frontend_attributes origin statistics control-predecessors parameter_replication index "
-                     "original_value origin_recovery_table".split())
-_COMPUTATIONS = frozenset("to_apply calls select scatter branch_computations true_computation false_computation "
-                          "called_computations".split())
 _HEADER_COUNT = re.compile(r"\b(num_partitions|replica_count)=(\d{1,6})\b")
 _ENTRY_LAYOUT = "entry_computation_layout={("
 Tree = Union[int, tuple]    # a value's id, or the trees of a tuple's parts
@@ -37,7 +36,7 @@ def flatten(text: str) -> Graph:
     entry = next((c for c in reversed(computations) if c.is_entry), computations[-1] if computations else None)
     if entry is None or entry.root is None:
         raise NoReproducer(DAMAGED)
-    flat = _Flattener({c.name: c for c in computations}, parser)
+    flat = _Flattener({c.name: c for c in computations})
     flat.read_header(header)
     flat.run(entry)
     return flat.graph
@@ -46,9 +45,9 @@ def flatten(text: str) -> Graph:
 class _Flattener:
     """Evaluates the entry computation with values for arrays."""
 
-    def __init__(self, computations: dict[str, Computation], parser: Parser) -> None:
+    def __init__(self, computations: dict[str, Computation]) -> None:
         self.graph = Graph(computations=computations)
-        self.parser = parser
+        self.steps = 0
 
     def read_header(self, header: str) -> None:
         first = header.partition("\n\n")[0]
@@ -92,13 +91,15 @@ class _Flattener:
     def _new(self, kind: str, scope: int, shape: Shape, **fields: object) -> int:
         values = self.graph.values
         if len(values) >= MAX_VALUES:
-            raise NoReproducer(f"The module has more than {MAX_VALUES:,} instructions with its calls inlined: "
-                               "it is not cut down.")
+            raise NoReproducer(TOO_LARGE)
         values.append(Value(len(values), kind, scope, shape, **fields))
         return len(values) - 1
 
     def _evaluate(self, computation: Computation, arguments: list[Tree], scope: int) -> Generator[Request, Tree, Tree]:
         known: dict[str, Tree] = {}
+        self.steps += len(computation.instructions)
+        if self.steps > MAX_STEPS:
+            raise NoReproducer(TOO_LARGE)
         for instruction in computation.ordered:
             try:
                 operands = [known[name] for name in instruction.definitions]
@@ -125,6 +126,8 @@ class _Flattener:
         body, condition = self._computation(instruction, "body"), self._computation(instruction, "condition")
         inits = _leaves(init)
         index = len(graph.loops)
+        if index >= MAX_LOOPS:
+            raise NoReproducer(f"The module has more than {MAX_LOOPS:,} loops: it is not cut down.")
         graph.loops.append(Loop(index, scope, 0, 0, (), (), (), (), -1, ()))     # inner loops come after it
         scopes = len(graph.scopes), len(graph.scopes) + 1
         graph.scopes += [Scope(scope, index), Scope(scope, index, tests=True)]
@@ -158,11 +161,10 @@ class _Flattener:
             return _like(operands[0], tuple([
                 self._new(OP, scope, self.graph.values[leaf].shape, opcode=opcode, operands=(leaf,))
                 for leaf in _leaves(operands[0])]))
-        found = self._new(OP, scope, instruction.shape, opcode=opcode,
-                          operands=tuple([self._as_value(tree, scope) for tree in operands]),
-                          literal=instruction.arguments if opcode == "constant" else "",
-                          attributes=self._attributes(instruction))
-        return found
+        return self._new(OP, scope, instruction.shape, opcode=opcode,
+                         operands=tuple([self._as_value(tree, scope) for tree in operands]),
+                         literal=instruction.arguments if opcode == "constant" else "",
+                         attributes=self._attributes(instruction))
 
     def _says_nothing(self, instruction: Instruction, operand: Tree) -> bool:
         """Annotations of shardings where there is one device, and reshapes to the same shape."""
@@ -194,21 +196,7 @@ class _Flattener:
             waiting[-1][1].append(made)
 
     def _attributes(self, instruction: Instruction) -> tuple[tuple[str, str], ...]:
-        """Those that decide what is computed. What is quoted may hold paths; a kernel's configuration is kept where it
-        does not."""
-        kept = []
-        for key, value in instruction.attributes.items():
-            if key in _DROPPED or key == "sharding" and self._unsharded(instruction):
-                continue
-            if key == "backend_config" and instruction.opcode != "custom-call":
-                continue
-            if key not in _COMPUTATIONS and '"' in value and ("/" in value or "\\" in value):
-                continue
-            kept.append((key, value))
-        return tuple(kept)
-
-    def _unsharded(self, instruction: Instruction) -> bool:
-        return self.graph.partitions == 1 or instruction.shape.is_tuple
+        return kept_attributes(instruction, self.graph.partitions > 1)
 
 
 def _leaves(tree: Tree) -> tuple[int, ...]:
@@ -217,6 +205,8 @@ def _leaves(tree: Tree) -> tuple[int, ...]:
         node = stack.pop()
         if isinstance(node, int):
             found.append(node)
+            if len(found) > MAX_VALUES:         # a tuple of the same tuples, again and again
+                raise NoReproducer(TOO_LARGE)
         else:
             stack.extend(reversed(node))
     return tuple(found)

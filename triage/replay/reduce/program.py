@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 
 from triage.engine.ir import Computation, Instruction, Shape
 
+from .attributes import COMPUTATIONS, kept_attributes
 from .graph import Graph
 
 NAME = "reproducer"
 MAX_APPLIED = 10_000            # instructions of reducers and the like
-_CALLED = re.compile(r"%?([\w.\-$<>:'@/]+)")
+OWN = "="                       # before the name of a block, where a line calls it: no name of a module's has it
+_CALLED = re.compile(r"%?([=\w.\-$<>:'@/]+)")
 _SIZES = frozenset({"dynamic_slice_sizes", "slice_sizes", "slice"})     # attributes that repeat sizes of dimensions
 _INTEGER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 Resize = Callable[[int], int]
 
 
-class TooLarge(Exception):
-    """A candidate that is not worth compiling."""
+class Unusable(Exception):
+    """A candidate that is not worth compiling: too large, or made of damaged text."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Program:
 
 
 class Printer:
-    """Writes blocks and the computations that they apply. Raises TooLarge."""
+    """Writes blocks and the computations that they apply. Raises Unusable."""
 
     def __init__(self, graph: Graph, resize: Resize) -> None:
         self.graph = graph
@@ -62,9 +64,11 @@ class Printer:
         self.applied: dict[str, str] = {}           # a computation of the module -> its name here
         self.waiting: list[Computation] = []
         self.count = 0
+        self.blocks: set[str] = set()
 
     def text(self, blocks: list[Block]) -> str:
         """Of all blocks, the entry last."""
+        self.blocks = {f"{OWN}{block.name}" for block in blocks}
         bodies = [self._block(block, entry=block is blocks[-1]) for block in blocks]
         applied = []
         while self.waiting:
@@ -124,16 +128,18 @@ class Printer:
         return "".join([f", {key}={self._value(key, value)}" for key, value in attributes])
 
     def _value(self, key: str, value: str) -> str:
-        if key in ("to_apply", "calls", "select", "scatter") or key.endswith(("_computation", "_computations")):
+        if key in COMPUTATIONS:
             return _CALLED.sub(lambda match: self._named(match[1]), value)
         if key in _SIZES:
             return _INTEGER.sub(lambda match: str(self.resize(int(match[0][:18]))), value)
         return value
 
     def _named(self, computation: str) -> str:
+        if computation in self.blocks:
+            return computation[1:]
         found = self.graph.computations.get(computation)
         if found is None:
-            return computation                  # of a program that is printed here, or a word that is no name
+            raise Unusable
         if computation not in self.applied:
             self.applied[computation] = self._fresh("applied")
             self.waiting.append(found)
@@ -142,7 +148,7 @@ class Printer:
     def _applied(self, computation: Computation) -> str:
         """A reducer, a comparator, a branch: as it is, but for names and metadata."""
         if self.count + len(computation.instructions) > MAX_APPLIED:
-            raise TooLarge
+            raise Unusable
         names = {i.name: self._fresh(i.opcode) for i in computation.ordered}
         lines = [self._applied_line(i, names, i is computation.root) for i in computation.ordered]
         self.count += len(lines)
@@ -150,12 +156,7 @@ class Printer:
 
     def _applied_line(self, instruction: Instruction, names: dict[str, str], root: bool) -> str:
         inside = ", ".join([names.get(name, "unknown") for name in instruction.definitions]) or instruction.arguments
-        attributes = tuple((key, value) for key, value in instruction.attributes.items()
-                           if key in ("index", "body", "condition") or _says(key, value))
+        attributes = kept_attributes(instruction, self.graph.partitions > 1)
         return (f"  {'ROOT ' if root else ''}{names[instruction.name]} = {self.shape(instruction.shape)} "
                 f"{instruction.opcode}({inside}){self._attributes(attributes)}\n")
 
-
-def _says(key: str, value: str) -> bool:
-    return key not in ("metadata", "frontend_attributes", "origin", "statistics", "backend_config", "sharding",
-                       "control-predecessors", "original_value") and not ('"' in value and ("/" in value or "\\" in value))

@@ -9,12 +9,13 @@ from triage.replay.merge import has_history
 from triage.replay.source import Source
 from triage.replay.toolchains import Toolchain, key
 
-from .build import Options, build
+from .assemble import Options
+from .build import build
 from .commands import commands
 from .flatten import flatten
 from .graph import Graph
 from .oracle import ALL, SAME_ORDER, SAME_PASS, SAME_TRIGGER, Oracle, Stop, Verdict, pass_of, wanted
-from .program import Program, TooLarge
+from .program import Program, Unusable
 from .reproducer import NoReproducer, Reproducer
 from .slices import Slices, inputs
 
@@ -140,7 +141,7 @@ class _Search:
         """Whether a candidate shows at least as much as the best one, or `better` than that; then it is the best one."""
         try:
             program = build(self.graph, keep, self.tracked, options)
-        except TooLarge:
+        except Unusable:
             return False
         if program is None or program.instructions > MAX_LINES:
             return False
