@@ -68,7 +68,7 @@ class _Builder:
 
     def _ask(self, value: Value) -> object:
         """The key of the value's line in its own scope. Where it is not there yet, it is put there by `_work`."""
-        key = self.key(value)
+        value, key = self._real(value), self.key(value)
         if key not in self.lines[value.scope]:
             self.waiting.append(value)
         return key
@@ -79,15 +79,28 @@ class _Builder:
             key = self.key(value)
             if key in self.lines[value.scope]:
                 continue
-            if value.kind == INPUT:
+            if self._is_cut(value):
+                self._cut(key, value.shape, value.scope, value.id in self.varying)
+            elif value.kind == INPUT:
                 self._put(ENTRY, Line(key, value.shape, "parameter", attributes=value.attributes))
             elif value.kind != OP:
                 self._carry(value, key)
-            elif key == value.id:
+            else:
                 operands = tuple([self._ask(self.graph.values[operand]) for operand in value.operands])
                 self._put(value.scope, Line(key, value.shape, value.opcode, operands, self._literal(value), value.attributes))
-            else:
-                self._cut(key, value.shape, value.scope, value.id in self.varying)
+
+    def _real(self, value: Value) -> Value:
+        """What a loop of which nothing is kept hands on as it is."""
+        while value.kind == RESULT and value.loop not in self.elements:
+            loop = self.graph.loops[value.loop]
+            if not self.graph.unchanged(loop, value.element):
+                break
+            value = self.graph.values[loop.inits[value.element]]
+        return value
+
+    def _is_cut(self, value: Value) -> bool:
+        """Whether something from outside stands for a value."""
+        return value.loop not in self.elements if value.kind == RESULT else value.kind == OP and not self._is_kept(value)
 
     def _literal(self, value: Value) -> str:
         """A loop's bound may be another one."""
@@ -107,8 +120,12 @@ class _Builder:
                                      or value.opcode == "tuple")
 
     def key(self, value: Value) -> object:
+        """Of the line that stands for a value in its scope."""
+        value = self._real(value)
+        if self._is_cut(value):
+            return "cut", value.id
         if value.kind == OP:
-            return value.id if self._is_kept(value) else ("cut", value.id)
+            return value.id
         if value.kind == INPUT:
             return "input", value.element
         return ("result" if value.kind == RESULT else "seen", value.loop, ("own", value.element))
@@ -151,8 +168,7 @@ class _Builder:
             self._see(loop, element)
             element.init = self._ask(values[loop.inits[value.element]])
             after = values[loop.nexts[value.element]]
-            cut = after.kind == OP and not self._is_kept(after)
-            element.next = self._vary(loop, element) if cut else self._ask(after)
+            element.next = self._vary(loop, element) if self._is_cut(self._real(after)) else self._ask(after)
         origin = ("while", loop.index) if value.kind == RESULT else ("state", value.scope)
         self._put(value.scope, Line(key, value.shape, "get-tuple-element", (origin,)))
 

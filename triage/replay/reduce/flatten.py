@@ -33,7 +33,7 @@ def flatten(text: str) -> Graph:
     header, *chunks = split_chunks(text)
     parser = Parser()
     computations = [found for chunk in chunks if (found := parser.computation(chunk)) is not None]
-    entry = next((c for c in reversed(computations) if c.is_entry), computations[-1] if computations else None)
+    entry = next((c for c in computations if c.is_entry or len(computations) == 1), None)
     if entry is None or entry.root is None:
         raise NoReproducer(DAMAGED)
     flat = _Flattener({c.name: c for c in computations})

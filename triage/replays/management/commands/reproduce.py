@@ -11,6 +11,7 @@ from triage.engine.analysis import Analysis, InputError, ModuleTexts
 from triage.engine.cost import human_bytes
 from triage.engine.printable import one_line
 from triage.replay.reduce import NoReproducer, Reproducer, reproduce
+from triage.replay.reduce.commands import TARGET
 from triage.replay.source import NoReplay, source_of
 from triage.replay.toolchains import choose, installed
 from triage.reports.terminal import analyse_path, give_up, progress, write
@@ -80,4 +81,6 @@ def said(found: Reproducer) -> list[str]:
         lines.append("In the module itself, the parameter is transposed into another order.")
     if found.stopped:
         lines.append(f"Stopped because {found.stopped}.")
+    if any(TARGET in command for command in found.commands):
+        lines.append(f"{TARGET} is the dump's own *.gpu_target_config.pbtxt.")
     return [*lines, *found.commands]
