@@ -2,27 +2,19 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-import tempfile
 from argparse import ArgumentParser, ArgumentTypeError
-from pathlib import Path
-from typing import NoReturn
 
 from django.core.management.base import BaseCommand
 
 from triage.engine.analysis import Analysis, InputError
-from triage.engine.archive import unpack
 from triage.engine.ir import number
 from triage.engine.printable import one_line
-from triage.engine.report import analyse
 from triage.engine.sentences import plural
 from triage.replay.command import replay_all, table
 from triage.reports.draft import draft
 from triage.reports.excerpt import copy_lines
 from triage.reports.markdown import plain, sentence
-
-EXIT_NOTHING_ANALYSED = 2
+from triage.reports.terminal import analyse_path, give_up, progress, write
 
 
 class Command(BaseCommand):
@@ -47,24 +39,22 @@ class Command(BaseCommand):
     def handle(self, *, path: str, json: str | None, markdown: str | None, min_bytes: int | None, replay: bool,
                toolchain: str | None, versions: bool, gpu: str | None, **options: object) -> None:
         try:
-            if not path:
-                raise InputError("The path is empty: name a dump directory, an archive or an HLO text.")
-            analysis, notes = _analyse(Path(path), min_bytes)
+            analysis, notes = analyse_path(path, min_bytes)
             analysis.report["notes"] += notes
             if replay or toolchain or versions:
-                replay_all(analysis, toolchain, gpu, versions, _progress() or _silent)
+                replay_all(analysis, toolchain, gpu, versions, progress())
             if json:
-                _write(json, _report(analysis))
+                write(json, _report(analysis))
             if markdown:
-                _write(markdown, _drafts(analysis))
+                write(markdown, _drafts(analysis))
             if "-" not in (json, markdown):
-                _write("-", _verdicts(analysis) + "\n")
+                write("-", _verdicts(analysis) + "\n")
         except InputError as error:
-            _give_up(str(error))
+            give_up(str(error))
         except OSError as error:
-            _give_up(f"{error.filename or path}: {error.strerror}.")
+            give_up(f"{error.filename or path}: {error.strerror}.")
         except KeyboardInterrupt:
-            _give_up("Interrupted.")
+            give_up("Interrupted.")
 
 
 def _positive(text: str) -> int:
@@ -72,34 +62,6 @@ def _positive(text: str) -> int:
     if not value:
         raise ArgumentTypeError(f"{text[:40]!r} is no positive number of bytes")
     return value
-
-
-def _analyse(path: Path, min_bytes: int | None) -> tuple[Analysis, list[str]]:
-    """(analysis, notes on the archive). Raises InputError or OSError."""
-    if not path.exists():
-        raise InputError(f"{path} does not exist.")
-    if not path.is_dir() and not path.is_file():
-        raise InputError(f"{path} is neither a directory nor a file.")
-    if path.is_dir():
-        return analyse(path, min_bytes=min_bytes, progress=_progress()), []
-    with tempfile.TemporaryDirectory(prefix="triage-") as folder:
-        unpacked = unpack(path, Path(folder))
-        return analyse(folder, min_bytes=min_bytes, progress=_progress()), unpacked.notes
-
-
-def _progress():
-    """One line on the terminal that is overwritten; nothing where nobody looks."""
-    if not sys.stderr.isatty():
-        return None
-
-    def tell(phase: str, done: int, total: int) -> None:
-        sys.stderr.write(f"\r\x1b[K{one_line(phase)} {done}/{total}" if done + 1 < total else "\r\x1b[K")
-        sys.stderr.flush()
-    return tell
-
-
-def _silent(phase: str, done: int, total: int) -> None:
-    """Progress for nobody."""
 
 
 def _report(analysis: Analysis) -> str:
@@ -116,22 +78,6 @@ def _drafts(analysis: Analysis) -> str:
     return "\n\n".join(drafts)
 
 
-def _write(target: str, text: str) -> None:
-    try:
-        if target != "-":
-            Path(target).write_text(text, "utf-8", "backslashreplace")
-            return
-        if sys.stdout is None:      # started with it closed
-            raise InputError("Standard output is closed.")
-        encoding = sys.stdout.encoding or "utf-8"       # of a terminal in the C locale: ASCII
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except OSError as error:
-        if target == "-":       # what is left in its buffer cannot be written at exit either
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise InputError(f"{'Standard output' if target == '-' else target} cannot be written: {error.strerror}.") from error
-
-
 def _verdicts(analysis: Analysis) -> str:
     lines = []
     for module in analysis.report["modules"]:
@@ -142,8 +88,3 @@ def _verdicts(analysis: Analysis) -> str:
         lines += [f"  damaged: {file['file']}: {file['reason']}" for file in module["files"]["unparsed"]]
     # Names are the dump's: a terminal would obey what is in them.
     return "\n".join(one_line(line) for line in [*lines, *(f"note: {note}" for note in analysis.report["notes"])])
-
-
-def _give_up(reason: str) -> NoReturn:
-    print(one_line(reason), file=sys.stderr)
-    sys.exit(EXIT_NOTHING_ANALYSED)
