@@ -100,8 +100,8 @@ def fake(tmp_path: Path, body: str) -> Path:
     ("print('std::bad_alloc'); sys.exit(1)", "memory", "memory"),
     ("time.sleep(1000)", "timeout", "longer than 2 seconds"),
     ("for n in 'xy': open(job['dump'] + '/' + n, 'wb').write(b'x' * 3_000_000)\ntime.sleep(1000)", "size", "grew beyond"),
-    ("json.dump({'status': 'ok', 'seconds': 1, 'temp_bytes': 1, 'argument_bytes': 1, 'output_bytes': 1, 'flops': 1, "
-     "'bytes_accessed': 1}, open(job['result'], 'w'))", "error", "no readable dump"),
+    ("json.dump({'status': 'ok', 'left_out': [], 'seconds': 1, 'temp_bytes': 1, 'argument_bytes': 1, 'output_bytes': 1, "
+     "'flops': 1, 'bytes_accessed': 1}, open(job['result'], 'w'))", "error", "no readable dump"),
 ])
 def test_a_toolchain_that_misbehaves_is_a_row(tmp_path, body, status, said):
     scratch = tmp_path / "scratch"

@@ -65,8 +65,9 @@ def test_a_pass_with_an_impossible_name_is_not_tried(name):
     assert not [v for v in variants(module([copy("c1", [0], introduced_by={"pass": name})])) if v.action == "disable_pass"]
 
 
-@pytest.mark.parametrize("flag,job", [("--xla_gpu_x=false", {"options": {"xla_gpu_x": "false"}}), ("--xla_gpu_x", None),
-                                      ("--xla_a=b --xla_c=d", None), ("-Dx=y", None)])
+@pytest.mark.parametrize("flag,job", [
+    ("--xla_gpu_x=false", {"options": {"xla_gpu_x": "false"}}), ("--xla_gpu_x", {"options": {"xla_gpu_x": "true"}}),
+    ("--xla_a=b --xla_c=d", None), ("-Dx=y", None)])
 def test_a_flag_is_tried_if_it_is_one(flag, job):
     remedy = {"action": "flag", "pass": None, "flag": flag, "scope": None}
     found = [v.job for v in variants(module([copy("c1", [0])], remedies=[remedy])) if v.action == "flag"]

@@ -54,7 +54,7 @@ class ModuleTexts:
     name: str
     stages: list[StageText] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)     # chunk key -> text
-    gpu_target: str = ""        # text of the GPU's target config, which a recompile needs; "" where the dump has none
+    gpu_target: str = ""        # text of the GPU's or TPU's own description, which a recompile needs; "" for none
 
     def text(self, stage: int) -> str:
         """A stage's file, to the letter."""

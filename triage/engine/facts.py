@@ -20,7 +20,7 @@ class ModuleFacts:
     """`target` is the device's own name where the dump has one; `notes` are sentences for the user."""
     platform: str | None = None         # "gpu", "cpu", "tpu"
     target: str | None = None
-    gpu_target: str = ""                # text of the GPU's target config
+    gpu_target: str = ""                # text of the GPU's target config, or of what libtpu says of the TPU
     partitions: int | None = None
     version: dict | None = None
     flags: dict[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ def gather(files: ModuleFiles, header: str, sample: str) -> ModuleFacts:
                    for key, value in read_debug_options(_first(found, ".debug_options")).items()}
     names = [stage.path.name for stage in files.stages] + list(files.others)
     found.platform = _platform(names, header + sample)
-    found.gpu_target = _first(found, ".gpu_target_config.pbtxt")[:MAX_GPU_TARGET]
+    found.gpu_target = (_first(found, ".gpu_target_config.pbtxt") or _first(found, ".target_arguments.txt"))[:MAX_GPU_TARGET]
     target = read_target(found.gpu_target)
     found.target = target.get("name") or _compute_capability(names)
     match = re.search(r"num_partitions=(\d{1,9})\b", header[:200_000])

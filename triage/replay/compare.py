@@ -84,4 +84,6 @@ def headline(row: dict) -> str:
     """Of a baseline: "reproduced with jaxlib 0.10.2 for NVIDIA H100 80GB HBM3"; with the difference where there is one."""
     how = {REPRODUCED: "reproduced", PARTLY: "partly reproduced", NOT: "not reproduced"}[row["matches_upload"]]
     said = f"{how} with jaxlib {row['toolchain'].partition('-')[2]} for {row['device']}"
+    if left_out := row.get("left_out"):
+        said += f" without {', '.join(f'`--{name}`' for name in left_out)}, which that release does not know"
     return f"{said}: {row['difference']}" if row["difference"] else said

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from triage.engine.analysis import Analysis, InputError, ModuleTexts
+from triage.engine.knowledge import Releases, pass_facts
 from triage.engine.report import analyse
 
 from .process import DEFAULT_LIMITS, Limits, run_compiler
@@ -36,18 +37,22 @@ def measure(source: Source, variant: Variant, toolchain: Toolchain, scratch: Pat
     """Compiles one variant in the empty directory `scratch`. Does not raise for anything the module or the compiler does.
 
     The row: variant, action, pass, flag, scope, says, toolchain, device, status (of `run_compiler`, or "error" where its
-    dump cannot be read), message; and where status is "ok": seconds of the compile, temp_bytes (None: this platform does
-    not tell), argument_bytes, output_bytes, flops, bytes_accessed (XLA's estimate, a loop's body counted once; None: it
-    makes none), copied_bytes, hoisted_bytes, in_loop_bytes, copies (parameters, kind, where, bytes, instruction), layouts
-    (of AUTO, one per parameter) and, where every pass was dumped, fired: pass -> [runs with an effect, lines changed].
+    dump cannot be read), message; and where status is "ok": seconds of the compile, left_out (flags of the dump that this
+    release does not know), temp_bytes (None: this platform does not tell), argument_bytes, output_bytes, flops,
+    bytes_accessed (XLA's estimate, a loop's body counted once; None: it makes none), copied_bytes, hoisted_bytes,
+    in_loop_bytes, copies (parameters, kind, where, bytes, instruction), layouts (of AUTO, one per parameter) and, where
+    every pass was dumped, fired: pass -> [runs with an effect, lines changed].
     """
     row = {"variant": variant.key, "action": variant.action, "pass": variant.pass_, "flag": variant.flag,
            "scope": variant.scope, "says": variant.says, "transposed": variant.job.get("transposed"),
            "toolchain": toolchain.name, "device": source.device}
+    if unknown := _unknown_attribute(variant, toolchain):
+        return Measurement({**row, "status": "error", "message": unknown})
     path = scratch / "module.txt"
     path.write_text(with_attribute(source.text, variant.attribute) if variant.attribute else source.text, "utf-8",
                     "backslashreplace")
     job = {**source.job(str(path)), **variant.job, "every_pass": every_pass,
+           "disable": [*source.disabled, *variant.job.get("disable", [])],
            "no_autotuning": toolchain.platform == "cuda" and key(toolchain.version) < AUTOTUNES_WITHOUT_GPU}
     outcome = run_compiler(toolchain.python, job, scratch, limits, cancelled)
     if outcome["status"] != "ok":
@@ -59,6 +64,14 @@ def measure(source: Source, variant: Variant, toolchain: Toolchain, scratch: Pat
     _put_first(analysis, source.name)
     facts = _facts(outcome, analysis, "auto" in variant.job)
     return Measurement({**row, "status": "ok", "message": "", **facts}, analysis)
+
+
+def _unknown_attribute(variant: Variant, toolchain: Toolchain) -> str:
+    """Why an attribute would be ignored; "" for none."""
+    facts = pass_facts(variant.pass_ or "") if variant.attribute else None
+    if facts is None or Releases(toolchain.version, toolchain.version).within(facts.attribute_releases):
+        return ""
+    return f"jaxlib {toolchain.version} does not know `{variant.attribute}`; {facts.attribute_releases} does"
 
 
 def _put_first(analysis: Analysis, name: str) -> None:
@@ -76,7 +89,7 @@ def _facts(outcome: dict, analysis: Analysis, with_layouts: bool) -> dict:
     temp = module["memory"]["temp_bytes"]
     if temp is None and module["platform"] != "tpu":        # there the executable says 0, whatever it needs
         temp = outcome["temp_bytes"]
-    facts = {key: outcome[key] for key in ("seconds", "argument_bytes", "output_bytes", "flops", "bytes_accessed")}
+    facts = {key: outcome[key] for key in ("seconds", "left_out", "argument_bytes", "output_bytes", "flops", "bytes_accessed")}
     facts |= {key: module["totals"][key] for key in ("copied_bytes", "hoisted_bytes", "in_loop_bytes")}
     facts |= {"temp_bytes": temp, "layouts": _layouts(module) if with_layouts else None, "copies": [
         {key: copy[key] for key in ("parameters", "kind", "where", "bytes", "instruction")}

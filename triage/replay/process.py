@@ -14,7 +14,7 @@ from pathlib import Path
 
 from triage.tether import die_with_parent
 
-COMPILER = Path(__file__).with_name("compiler.py")
+COMPILER = Path(__file__).with_name("compiler")
 POLL_SECONDS = 0.1
 SIZE_SECONDS = 1.0      # how often the size of the dump is looked at
 #: What a process that ended by a signal says, where XLA itself says nothing.
@@ -38,7 +38,7 @@ DEFAULT_LIMITS = Limits()
 
 def run_compiler(python: Path, job: dict, scratch: Path, limits: Limits,
                  cancelled: Callable[[], bool] = lambda: False) -> dict:
-    """What `compiler.py` says of a job, run by a toolchain's Python in the empty directory `scratch`.
+    """What the program `compiler` says of a job, run by a toolchain's Python in the empty directory `scratch`.
 
     `status`: "ok", "error" (XLA refuses), "crash", "timeout", "memory", "size" (of its dump) or "cancelled"; all but the
     first with `message`, one sentence. The dump is in `scratch / "dump"`.
@@ -70,7 +70,8 @@ def _read(path: Path) -> dict | None:
     try:
         result = json.loads(path.read_text("utf-8"))
         if result["status"] == "ok":
-            return {"status": "ok", **{name: result[name] for name in _FIGURES}}
+            return {"status": "ok", "left_out": [str(name) for name in result["left_out"]],
+                    **{name: result[name] for name in _FIGURES}}
         message = str(result["message"])
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -1,12 +1,14 @@
 """A measured remedy as lines to write: JAX code, flags, and which parameters it is about."""
 from __future__ import annotations
 
-from triage.engine.knowledge import Releases
+from triage.engine.knowledge import Releases, key
 from triage.engine.knowledge.advice import auto_layout
 
 from .variants import major_to_minor
 
 MAX_PARAMETERS = 200        # listed
+#: The first release that was seen to take a list of passes as a function's own option; 0.4.38 does not.
+DISABLES_IN_JIT = (0, 6, 2)
 
 
 def recipe(row: dict, module: dict) -> dict:
@@ -43,9 +45,11 @@ def _stored(row: dict, module: dict, version: str) -> dict:
 
 
 def _flag(row: dict, module: dict, version: str) -> dict:
-    name, _, value = row["flag"].lstrip("-").partition("=")
-    code = (f"XLA_FLAGS={row['flag']} python ...                     # for the whole process\n"
-            f"jax.jit(step, compiler_options={{\"{name}\": \"{value}\"}})     # or for this function alone\n")
+    name, equals, value = row["flag"].lstrip("-").partition("=")
+    code = f"XLA_FLAGS={row['flag']} python ...                     # for the whole process\n"
+    if row["action"] != "disable_pass" or key(version) >= DISABLES_IN_JIT:
+        options = f'{{"{name}": "{value if equals else "true"}"}}'
+        code += f"jax.jit(step, compiler_options={options})     # or for this function alone\n"
     return {"code": code, "parameters": []}
 
 

@@ -8,7 +8,7 @@ from triage.engine.knowledge import pass_facts
 
 MAX_PASSES = 8          # suspected passes that are disabled, one after the other
 _PASS = re.compile(r"[\w.\-]{1,100}")
-_FLAG = re.compile(r"--(?P<name>xla_\w{1,100})=(?P<value>[\w.,\-]{0,200})")
+_FLAG = re.compile(r"--(?P<name>xla_\w{1,100})(?:=(?P<value>[\w.,\-]{0,200}))?")
 _ATTRIBUTES = "frontend_attributes={"
 
 
@@ -48,7 +48,7 @@ def variants(module: dict, fired: dict | None = None) -> list[Variant]:
         flag = _FLAG.fullmatch(remedy["flag"] or "")
         if remedy["action"] == "flag" and flag:
             found.append(Variant(f"flag-{flag['name']}", "flag", f"`{remedy['flag']}`", flag=remedy["flag"],
-                                 job={"options": {flag["name"]: flag["value"]}}))
+                                 job={"options": {flag["name"]: "true" if flag["value"] is None else flag["value"]}}))
     return list({variant.key: variant for variant in found}.values())
 
 
@@ -61,13 +61,14 @@ def followers(variant: Variant, row: dict, module: dict) -> list[Variant]:
 
 
 def store_transposed(module: dict, layouts: list[str]) -> Variant | None:
-    """The copied parameters stored in the order that XLA chose for them, where it chose another one.
+    """The copied parameters stored in the order that XLA chose for them, where that is not the order they have now.
 
     `layouts`: one per parameter, as the AUTO variant returned them (`{0,2,1}`, minor to major).
     """
     copied = {number for copy in module["copies"] for number in copy["parameters"]}
+    now = {parameter["number"]: major_to_minor(parameter["shape"]) for parameter in module["parameters"]}
     orders = {number: order for number in sorted(copied) if number < len(layouts)
-              and (order := major_to_minor(layouts[number])) != sorted(order)}
+              and (order := major_to_minor(layouts[number])) != (now.get(number) or sorted(order))}
     if not orders:
         return None
     return Variant("store-transposed", "store_transposed", "the copied parameters stored with their dimensions in XLA's order",
@@ -88,6 +89,8 @@ def with_attribute(text: str, attribute: str) -> str:
 
 def _marked(line: str, attribute: str) -> str:
     pair = f'{attribute}="true"'
+    if pair in line:
+        return line
     if _ATTRIBUTES in line:
         return line.replace(_ATTRIBUTES, f"{_ATTRIBUTES}{pair},", 1)
     before, comma, metadata = line.partition(", metadata=")
