@@ -239,3 +239,23 @@ def test_deleting_a_dump_deletes_its_replays(dump):
     trials.run(run.trials.get().pk)
     dump.delete()
     assert not Run.objects.exists() and not Trial.objects.exists() and not Dump.objects.exists()
+
+
+def test_a_small_program_can_be_had(dump, client):
+    assert client.post(f"/d/{dump.id}/m/0/reproduce").status_code == 404
+    client.post(f"/d/{dump.id}/m/0/replay")
+    run = Run.objects.get()
+    run_all(run)
+    assert b"Make a small reproducer" in client.get(f"/d/{dump.id}/").content
+    for _ in range(2):
+        client.post(f"/d/{dump.id}/m/0/reproduce")
+    run_all(run)
+    row = run.trials.get(key="reproduce").row
+    assert row["status"] == "ok", row
+    assert row["reproducer"]["shown"]["kind"] == "convert" and row["reproducer"]["instructions"] < 40
+    page = client.get(f"/d/{dump.id}/").content.decode()
+    assert "A small program that shows it" in page and "Make a small reproducer" not in page
+    text = client.get(f"/d/{dump.id}/m/0/repro.hlo")
+    assert text.content.decode() == row["reproducer"]["text"] and "ENTRY" in row["reproducer"]["text"]
+    report = client.get(f"/d/{dump.id}/report.json").json()["modules"][0]
+    assert report["reproducer"]["text"] == row["reproducer"]["text"] and len(report["replays"]) == run.trials.count() - 1

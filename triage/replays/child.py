@@ -14,9 +14,12 @@ from pathlib import Path
 from triage.dumps import pack
 from triage.replay.measure import measure
 from triage.replay.process import Limits
-from triage.replay.source import Source
+from triage.replay.reduce import NoReproducer, reproduce
+from triage.replay.source import NoReplay, Source
 from triage.replay.toolchains import Toolchain
 from triage.replay.variants import Variant
+
+REPRODUCE = "reproduce"     # the action of a trial that cuts the module down instead of measuring a variant
 
 
 def main() -> None:
@@ -25,13 +28,30 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"], hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     toolchain = Toolchain(**{**job["toolchain"], "python": Path(job["toolchain"]["python"])})
+    if job["variant"]["action"] == REPRODUCE:
+        _write_row(job, _reproduced(job, toolchain))
+        return
     with tempfile.TemporaryDirectory(prefix="replay-", dir=job["scratch"]) as folder:
         found = measure(Source(**job["source"]), Variant(**job["variant"]), toolchain, Path(folder), job["min_bytes"],
                         Limits(**job["limits"]), every_pass=job["keep"])
-    result = Path(job["result"])
     if job["keep"] and found.analysis is not None:
-        pack.write_analysis(found.analysis, lambda name, content: (result / name).write_bytes(content))
-    (result.parent / "row.json").write_text(pack.storable(json.dumps(found.row)), "utf-8")
+        pack.write_analysis(found.analysis, lambda name, content: Path(job["result"], name).write_bytes(content))
+    _write_row(job, found.row)
+
+
+def _reproduced(job: dict, toolchain: Toolchain) -> dict:
+    """The row of a reduction: status, message, toolchain, and `reproducer` where there is one."""
+    row = {"variant": job["variant"]["key"], "action": REPRODUCE, "toolchain": toolchain.name}
+    tempfile.tempdir = job["scratch"]
+    try:
+        found = reproduce(job["module"], job["copy"], Source(**job["source"]), toolchain)
+    except (NoReproducer, NoReplay) as reason:
+        return {**row, "status": "error", "message": str(reason)}
+    return {**row, "status": "ok", "message": "", "reproducer": found.as_dict()}
+
+
+def _write_row(job: dict, row: dict) -> None:
+    Path(job["result"]).with_name("row.json").write_text(pack.storable(json.dumps(row)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,12 @@ from __future__ import annotations
 from triage.dumps import storage
 from triage.dumps.models import Dump
 from triage.replay.gpus import known_gpus
+from triage.replay.reduce import Reproducer
+from triage.replay.reduce.told import said
 from triage.replay.source import NoReplay, source_of
 from triage.replay.toolchains import Toolchain
 from triage.replays import runs
+from triage.replays.child import REPRODUCE
 from triage.replays.models import Run, Trial
 
 MAX_PARAMETERS = 40         # of one recipe that are listed; all are in report.json
@@ -22,8 +25,18 @@ def replay_context(dump: Dump, report: dict) -> dict:
         "run": run, "trials": trials, "open_trials": [trial for trial in trials if trial.is_open],
         "cancelled": any(trial.status == Trial.Status.CANCELLED for trial in trials),
         "passes": {"id": history.id, "module": 0} if history else {"id": dump.id, "module": report["index"]},
-        "bars": _bars(report), "baseline": rows.get("baseline"), "untried": _untried(report),
+        "reproducer": _reproducer(trials), "bars": _bars(report), "baseline": rows.get("baseline"), "untried": _untried(report),
         "offer": _offer(dump, report, run)}
+
+
+def _reproducer(trials: list[Trial]) -> dict | None:
+    """The small program that was found, or why there is none; None where nobody asked for one."""
+    row = next((trial.row for trial in trials if trial.key == REPRODUCE and trial.row), None)
+    if row is None or row["status"] != "ok":
+        return row
+    found = Reproducer(**{**row["reproducer"], "commands": tuple(row["reproducer"]["commands"])})
+    lines = said(found)
+    return {**row, "found": found, "said": lines[:len(lines) - len(found.commands)]}
 
 
 def _bars(report: dict) -> list[dict]:

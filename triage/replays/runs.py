@@ -18,6 +18,7 @@ from triage.replay.replay import assemble, seen
 from triage.replay.source import NoReplay, Source, source_of
 from triage.replay.toolchains import Toolchain, choose, installed
 from triage.replay.variants import BASELINE, Variant, followers, variants
+from triage.replays.child import REPRODUCE
 from triage.replays.models import Run, Trial
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,17 @@ def start(dump: Dump, module: dict, toolchain: Toolchain, gpu: str = "") -> Run:
     return run
 
 
+def start_reproducer(run: Run) -> None:
+    """Has the module cut down to a small program that shows its first copy; once for a run."""
+    plan(run, [Variant(REPRODUCE, REPRODUCE, "cut down to a small program")])
+
+
+def reproduced_copy(module: dict) -> str:
+    """The copy that a reproducer is to show: the largest of the first pattern."""
+    sizes = {copy["id"]: copy["bytes"] for copy in module["copies"]}
+    return max(module["patterns"][0]["copies"], key=lambda identity: sizes[identity])
+
+
 def start_wanted(dump: Dump) -> None:
     """Starts the replays of an upload that asked for them: the worst modules that can be compiled again."""
     modules = [module for module in storage.load_report(dump)["modules"] if module["copies"]]
@@ -92,6 +104,8 @@ def plan(run: Run, found: list[Variant]) -> None:
 def plan_after(trial: Trial, module: dict) -> None:
     """What a trial that is done gives rise to: after the baseline all variants, after AUTO its orders stored by hand."""
     variant = Variant(**trial.variant)
+    if variant.action == REPRODUCE:
+        return
     if variant.key == BASELINE.key:
         plan(trial.run, variants(seen(module, trial.row, replayed(trial.run)), trial.row.get("fired")))
     else:
@@ -128,11 +142,13 @@ def best_run(dump: Dump, index: int) -> Run | None:
 def with_replays(dump: Dump, module: dict) -> dict:
     """The module of a report with what its best run has measured so far."""
     run = best_run(dump, module["index"])
-    rows = [trial.row for trial in run.trials.all() if trial.row] if run else []
+    rows = [trial.row for trial in run.trials.all() if trial.row and trial.key != REPRODUCE] if run else []
     if rows and rows[0]["variant"] == BASELINE.key:
         baselines = Trial.objects.filter(run__dump=dump, run__module=module["index"], key=BASELINE.key).exclude(row=None)
         put_versions(module, list({trial.row["toolchain"]: trial.row for trial in baselines}.values()))
         assemble(module, rows, replayed(run))
+        module["reproducer"] = next((trial.row.get("reproducer") for trial in run.trials.all()
+                                     if trial.row and trial.key == REPRODUCE), None)
     return module
 
 

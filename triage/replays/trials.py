@@ -23,6 +23,7 @@ from triage.replay.merge import has_history
 from triage.replay.source import NoReplay
 from triage.replay.variants import BASELINE
 from triage.replays import runs
+from triage.replays.child import REPRODUCE
 from triage.replays.models import Run, Trial
 from triage.tether import tethered
 
@@ -126,6 +127,8 @@ def _row(trial: Trial, module: dict, scratch: Path) -> dict:
            "toolchain": {**asdict(toolchain), "python": str(toolchain.python)}, "min_bytes": module["totals"]["min_bytes"],
            "limits": limits, "keep": trial.key == BASELINE.key, "memory_bytes": settings.TRIAGE_ANALYSIS_MEMORY_BYTES,
            "scratch": str(scratch), "result": str(scratch / "result")}
+    if trial.variant["action"] == REPRODUCE:
+        job |= {"module": runs.with_replays(trial.run.dump, module), "copy": runs.reproduced_copy(module)}
     code = _watch(trial, job, scratch)
     try:
         return json.loads((scratch / "row.json").read_text("utf-8"))

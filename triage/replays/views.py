@@ -1,14 +1,16 @@
 """Asking for a replay, watching it, ending it."""
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from triage.dumps.models import Dump
 from triage.pages import printable_page
 from triage.replay.source import NoReplay
 from triage.replays import runs
+from triage.replays.child import REPRODUCE
 from triage.replays.models import Run
 from triage.replays.page import replay_context
 from triage.viewer.lookup import NotReady, find_module
@@ -53,3 +55,25 @@ def cancel(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
     for run in Run.objects.filter(dump=dump_id, module=module):
         runs.cancel(run)
     return redirect(reverse("module", args=[dump_id, module]) + "#remedies")
+
+
+@require_POST
+def reproduce(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
+    """Has the module of a run that is measured cut down to a small program."""
+    run = runs.best_run(get_object_or_404(Dump, pk=dump_id), module)
+    if run is None:
+        raise Http404("nothing was compiled yet")
+    runs.start_reproducer(run)
+    return redirect(reverse("module", args=[dump_id, module]) + "#remedies")
+
+
+@require_safe
+def reproducer_text(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
+    """The small program as a file."""
+    run = runs.best_run(get_object_or_404(Dump, pk=dump_id), module)
+    trial = run.trials.filter(key=REPRODUCE).exclude(row=None).first() if run is not None else None
+    if trial is None or trial.row["status"] != "ok":
+        raise Http404("there is no reproducer")
+    response = HttpResponse(trial.row["reproducer"]["text"], content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="repro.hlo"'
+    return response

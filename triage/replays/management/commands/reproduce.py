@@ -8,10 +8,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from triage.engine.analysis import Analysis, InputError, ModuleTexts
-from triage.engine.cost import human_bytes
 from triage.engine.printable import one_line
 from triage.replay.reduce import NoReproducer, Reproducer, reproduce
-from triage.replay.reduce.commands import TARGET
+from triage.replay.reduce.told import said
 from triage.replay.source import NoReplay, source_of
 from triage.replay.toolchains import choose, installed
 from triage.reports.terminal import analyse_path, give_up, progress, write
@@ -65,22 +64,3 @@ def _reproduced(module: dict, texts: ModuleTexts, copy: str, name: str | None, g
         raise InputError(f"There is no toolchain {name or ''} for {source.platform}; "
                          f"`manage.py toolchain add {source.platform}` makes one.".replace("  ", " "))
     return reproduce(module, copy, source, chosen, progress=progress())
-
-
-def said(found: Reproducer) -> list[str]:
-    """What a reproducer shows and how it is compiled, one line each."""
-    shown = found.shown
-    by = f"introduced by {shown['introduced_by']['pass']}" if shown["introduced_by"] else "in the program itself"
-    because = f", probably because of {shown['trigger']['pass']}" if shown["trigger"] else ""
-    lines = [f"{found.instructions} instructions, found in {found.seconds:g} s and {found.tries} compiles.",
-             f"{found.toolchain} for {found.device} confirms: {shown['kind']}, {human_bytes(shown['bytes'])}, "
-             f"{shown['from_shape']} to {shown['to_shape']}, {shown['where']}, {by}{because}."]
-    if not found.same_trigger:
-        lines.append("In the module itself, another pass than that is suspected as the cause.")
-    if not found.same_order:
-        lines.append("In the module itself, the parameter is transposed into another order.")
-    if found.stopped:
-        lines.append(f"Stopped because {found.stopped}.")
-    if any(TARGET in command for command in found.commands):
-        lines.append(f"{TARGET} is the dump's own *.gpu_target_config.pbtxt.")
-    return [*lines, *found.commands]
