@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 from triage.engine.analysis import InputError
+from triage.engine.handlers import HANDLERS
+from triage.engine.opcodes import FOLLOWED
 from triage.engine.report import analyse
 
 HEADER = "HloModule m, entry_computation_layout={(f32[1024,1024]{1,0})->f32[1024,1024]{0,1}}\n\n"
@@ -20,6 +22,7 @@ HEAD = "ENTRY %e (p: f32[1024,1024]) -> f32[1024,1024] {\n  %p = f32[1024,1024]{
 TAIL = "  ROOT %c = f32[1024,1024]{0,1} copy(%p)\n}\n"
 ARRAY = "f32[1024,1024]{1,0}"
 MANY = 100_000
+OPCODES = sorted({*FOLLOWED, *HANDLERS, "async-start", "async-update", "async-done", "copy-start", "all-gather-start"})
 ODD = ("", "(", ")", "{", "}", "[", '"', "%", ",", "=", "\\", "\0", "\r", "\u00b2", "#9", "/*", "ROOT ", "\udcff")
 
 
@@ -42,6 +45,12 @@ def tuples(depth: int, width: int) -> str:
     lines = ["  %t0 = (f32[]) tuple(%p)\n"]
     lines += [f"  %t{i} = (f32[]) tuple({', '.join([f'%t{i - 1}'] * width)})\n" for i in range(1, depth)]
     return "".join(lines) + f"  %o = f32[] opt-barrier(%t{depth - 1})\n  %x = f32[] add(%t{depth - 1}, %o)\n"
+
+
+def operations(shape: str, operands: str, attributes: str = "") -> str:
+    """One instruction of every opcode through which values flow, each read by another."""
+    return "".join(f"  %o{i} = {shape} {opcode}({operands}){attributes}\n  %u{i} = {ARRAY} add(%o{i}, %p)\n"
+                   for i, opcode in enumerate(OPCODES))
 
 
 MODULES = {
@@ -81,6 +90,15 @@ MODULES = {
     "lines of no HLO": lambda: body("foo\n" * MANY),
     "literal lines": lambda: body("  %k = f32[2] constant({\n" + "    {1, 2},\n" * MANY + "  })\n"),
     "closing braces": lambda: HEADER + "}\n" * MANY + HEAD + TAIL + "}\n" * MANY,
+    "closing braces and empty lines": lambda: body("") + "\n}\n\n" * MANY,
+    "empty lines": lambda: body("") + "\n" * MANY,
+    "lines of no HLO between closing braces": lambda: body("") + "foo\n}\n\n" * MANY,
+    "nothing read": lambda: body(operations(ARRAY, "") + operations(f"({ARRAY}, {ARRAY})", "").replace("%o", "%t")),
+    "fewer dimensions read": lambda: body("  %v = f32[4] constant({...})\n" + operations(
+        ARRAY, "%v, %v, %v", ", dimensions={0}")),
+    "more dimensions read": lambda: body(operations("f32[4]", "%p, %p, %p", ", dimensions={1,0}")),
+    "names of elements": lambda: body("".join(f"  %x{i}#0 = {ARRAY} copy(%x{i + 1}#0)\n" for i in range(5000)) + (
+        f"  %y#0 = {ARRAY} copy(%y#0)\n")),
     "heads without bodies": lambda: body("", "%c (p: f32[]) -> f32[] {\n" * 30_000),
     "no line ends": lambda: body("").replace("\n", " "),
     "one long line": lambda: "HloModule " + "m" * 1_000_000,

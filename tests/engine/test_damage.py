@@ -41,7 +41,10 @@ def test_a_damaged_module_ends_in_a_report_or_a_sentence(outcomes, name):
 
 @pytest.mark.parametrize("name", ["deep tuple shape", "doubling tuples", "deep tuples", "deep calls", "calls in a circle",
                                   "operands in a circle", "lines of no HLO", "literal lines", "two line ends", "spaces",
-                                  "tiles of nothing", "numbers of many digits", "many branches", "heads without bodies"])
+                                  "tiles of nothing", "numbers of many digits", "many branches", "heads without bodies",
+                                  "closing braces and empty lines", "lines of no HLO between closing braces",
+                                  "empty lines", "nothing read", "fewer dimensions read", "more dimensions read",
+                                  "names of elements"])
 def test_what_is_not_damaged_is_still_found(outcomes, name):
     assert outcomes[name]["copies"] >= 1
 

@@ -30,7 +30,7 @@ def changed(draw, text: str) -> str:
     lines = text.split("\n")
     for _ in range(draw(st.integers(1, 3))):
         position = draw(st.integers(0, len(lines) - 1))
-        line, sort = lines[position], draw(st.integers(0, 4))
+        line, sort = lines[position], draw(st.integers(0, 5))
         if sort == 0:       # another layout
             lines[position] = LAYOUT.sub(lambda m: "{" + ",".join(reversed(m[0][1:-1].split(","))) + "}", line, count=1)
         elif sort == 1:     # another operand, defined or not
@@ -42,6 +42,9 @@ def changed(draw, text: str) -> str:
             lines[position] = re.sub(r"\b(copy|transpose|convert|reverse|bitcast)\(", "dot(", line)
         elif sort == 4 and " = " in line and " = " in lines[position - 1]:
             lines[position - 1], lines[position] = line, lines[position - 1]
+        elif sort == 5 and " = " in line and " = " in lines[position - 1]:      # two of one name
+            name = lines[position - 1].split(" = ")[0].replace("ROOT ", "")
+            lines[position] = name + " = " + line.split(" = ", 1)[1]
     return "\n".join(lines)
 
 
@@ -64,4 +67,14 @@ def test_an_instruction_that_reads_itself_is_out_of_order():
     parameter = "  p.2 = f32[4,6]{0,1} parameter(0)\n"
     for lines in (parameter + reads % "p.2", reads % "p.2" + parameter, reads % "add.3" + parameter):
         module = parse(parser, head + lines + "}\n")
+        assert parameter_copies(module, together) == parameter_copies(module, Flow(1))
+
+
+def test_of_two_instructions_of_one_name_the_one_left_counts():
+    parser, together = Parser(), Flow(1)
+    head = "HloModule random\n\nENTRY main {\n  p.1 = f32[4,6]{1,0} parameter(0)\n"
+    copied, made = "  v.2 = f32[4,6]{0,1} copy(p.1)\n", "  v.2 = f32[4,6]{0,1} custom-call(p.1)\n"
+    reads = "  ROOT r.3 = f32[4,6]{1,0} copy(v.2)\n}\n"
+    for lines in (copied + made, copied, made + copied, made, copied):
+        module = parse(parser, head + lines + reads)
         assert parameter_copies(module, together) == parameter_copies(module, Flow(1))

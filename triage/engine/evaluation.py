@@ -64,8 +64,10 @@ class Evaluation:
         self._kept: set[Instruction] = set()        # those that may stand for the same here
         self._gone: set[str] = set()                # names that are not here any more
         self._known: dict[str, Tree] = {}           # the values in `before`
-        # Out of order (by hand, or damaged) a value may depend on later ones, or on itself.
-        if before is not None and computation.ordered is computation.instructions:
+        # Out of order (by hand, or damaged) a value may depend on later ones, or on itself; of two instructions of one
+        # name the same line may stand for the one here and not there.
+        if before is not None and computation.ordered is computation.instructions \
+                and not computation.is_ambiguous and not before.computation.is_ambiguous:
             self._inherit(before)
 
     def _inherit(self, before: Evaluation) -> None:
@@ -160,16 +162,18 @@ class Evaluation:
                 continue
             instruction = self._by_name[current]
             missing = self._missing(instruction)
-            if missing and current not in self._waiting:
+            if missing:
                 self._waiting.add(current)
-                for operand in missing:
+                unseen = [operand for operand in missing if operand not in self._waiting]
+                for operand in unseen:
                     simple = self._by_name[operand]
                     if operand in values or self._missing(simple):
                         stack.append(operand)
                     else:       # nearly always: no need to come back to it
                         values[operand] = self._evaluate(simple)
-                continue
-            for operand in missing:
+                if unseen:
+                    continue
+            for operand in missing:     # each of them waits for this one
                 values[operand] = IMPURE
             values[current] = self._evaluate(instruction)
             stack.pop()

@@ -141,8 +141,8 @@ class ModuleFlow:
 
 def _form(computation: Computation) -> tuple | None:
     """What a computation says, with positions instead of names; None where a name does not stand for one instruction."""
-    if len(computation.by_name) != len(computation.instructions):
-        return None         # damaged: two of one name
+    if computation.is_ambiguous:
+        return None
     position = dict(zip(computation.by_name, range(len(computation.instructions))))
     form: list = []
     try:

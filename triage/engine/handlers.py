@@ -33,7 +33,7 @@ def plain(e: Evaluation, instruction: Instruction) -> Tree:
         return e.moved_apart(instruction, instruction.shape, operands, kind, ())
     first_index = {"dynamic-slice": 1, "dynamic-update-slice": 2}.get(opcode, len(operands))
     leaf = e.joined(operands[:first_index], kind)
-    if opcode == "copy":
+    if opcode == "copy" and operands:
         leaf = _same_as(operands[0], leaf)
     if first_index < len(operands):
         # Indices that come from an input (a token) choose what is read: a lookup, not a copy.
@@ -244,10 +244,13 @@ FOLLOWED, NEW, PARAMETER, STRUCTURE = "followed", "new", "parameter", "structure
 
 
 class _Roles(dict[str, str]):
-    """What an opcode is to the flow; STRUCTURE stands for those that carry several values or call computations."""
+    """What an opcode is to the flow; STRUCTURE stands for those that carry several values or call computations, and for
+    `add-dependency`, whose second operand, a token, may be made of anything."""
 
     def __missing__(self, opcode: str) -> str:
-        if opcode in opcodes.FOLLOWED:
+        if opcode == "add-dependency":
+            role = STRUCTURE
+        elif opcode in opcodes.FOLLOWED:
             role = FOLLOWED
         elif opcode == "parameter":
             role = PARAMETER

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from .ir import BALANCE, CLOSE, MAX_DIGITS, OPEN, Instruction, Shape, Tile, number, split_top
 
-_INSTRUCTION = re.compile(r"\s*(?P<root>ROOT\s+)?%?(?P<name>[^\s=%(){},]+)\s+=\s+")
+#: No name holds a `#`: as an operand `t#0` is an element of `t`.
+_INSTRUCTION = re.compile(r"\s*(?P<root>ROOT\s+)?%?(?P<name>[^\s=%(){},#]+)\s+=\s+")
 _ARRAY_SHAPE = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[^{}]*)\})?")
 _SHAPE_TOKEN = re.compile(r"\s*(b?\(|[),]|[a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?|[^\s(),]+)")
 _OPCODE = re.compile(r"\s*([\w\-]+)\(")
 #: Nearly every line: an array, and neither brackets nor quotes among the operands. The others are read piece by piece.
-_PLAIN = re.compile(r' *(ROOT )?%?([^\s=%(){},]+) = ([a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?) ([\w\-]+)\(([^()"]*)\)')
+_PLAIN = re.compile(r' *(ROOT )?%?([^\s=%(){},#]+) = ([a-z]\w*\[[^\]]*\](?:\{[^{}]*\})?) ([\w\-]+)\(([^()"]*)\)')
 _LITERALS = frozenset({"constant", "parameter", "iota"})    # their arguments look like operands but name nothing
 _OPERAND_NAME = re.compile(r"%([^\s,(){}\[\]/*]+)")
 _TILES = re.compile(r"\(([^()]*)\)")

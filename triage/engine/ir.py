@@ -205,6 +205,11 @@ class Computation:
     def by_name(self) -> dict[str, Instruction]:
         return dict(zip(map(attrgetter("name"), self.instructions), self.instructions))
 
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether two instructions have one name (damaged text); the last one counts."""
+        return len(self.by_name) != len(self.instructions)
+
     @cached_property
     def parameters(self) -> tuple[Instruction, ...]:
         return tuple([instruction for instruction in self.instructions if instruction.opcode == "parameter"])

@@ -63,7 +63,8 @@ def kind_of(instruction: Instruction, operand: Shape | None) -> int | None:
 
 def transpose_is_bitcast(operand: Shape, result: Shape, permutation: tuple[int, ...]) -> bool:
     """True where elements lie in the same order before and after: result dimension i is operand dimension p[i]."""
-    if sorted(permutation) != list(range(len(operand.dims))) or operand.tiles != result.tiles:
+    rank = len(operand.dims)
+    if sorted(permutation) != list(range(rank)) or len(result.dims) != rank or operand.tiles != result.tiles:
         return False
     return tuple(permutation[d] for d in result.order) == operand.order
 

@@ -68,7 +68,8 @@ class StageReader:
 
         Blocks that end with a computation are looked up before anything in them is: nearly all were in the stage before.
         """
-        header, pieces = "", []
+        pieces: list[_Piece] = []
+        loose: dict[int, list[str]] = {}        # what stands behind so many pieces and begins none
         view, start = memoryview(data), 0
         while start < len(data):
             end = data.find(_END, start)
@@ -78,19 +79,22 @@ class StageReader:
             if found is None:
                 found = self._blocks[key] = self._read_block(key, data[start:end])
             rest, computations = found
-            if rest and pieces:
-                longer = self.texts[pieces[-1].chunk.key] + rest
-                pieces[-1] = self._piece(longer, _key_of(longer))
-            elif rest:
-                header += rest
+            if rest:
+                loose.setdefault(len(pieces), []).append(rest)
             pieces += computations
             start = end
+        header = "".join(loose.pop(0, ()))
+        for count, rests in loose.items():      # all at once: there may be very many behind one piece
+            longer = self.texts[pieces[count - 1].chunk.key] + "".join(rests)
+            pieces[count - 1] = self._piece(longer, _key_of(longer))
         return header, pieces
 
     def _read_block(self, key: str, data: bytes) -> tuple[str, tuple[_Piece, ...]]:
         text = data.decode("utf-8", "backslashreplace").replace("\x00", "\\x00")
         rest, *chunks = split_chunks(text)
-        if chunks == [text] and len(text) == len(data):     # nearly always: a computation, of nothing but ASCII
+        # Nearly always: a computation, and its bytes are its letters. The length alone does not tell: NUL makes a text
+        # longer than its bytes, other letters make it shorter.
+        if chunks == [text] and len(text) == len(data) and text.isascii():
             return "", (self._piece(text, key),)
         return rest, tuple([self._piece(chunk, _key_of(chunk)) for chunk in chunks])
 
