@@ -126,8 +126,12 @@ def _limiter(limits: Limits) -> Callable[[], None]:
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    """Nothing of the service's: no address, no password, and nothing that would change the result: no flag, no other ptxas."""
-    return {"PATH": "/usr/bin:/bin", "HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8"}
+    """Nothing of the service's: no address, no password, and nothing that would change the result: no flag, no other ptxas.
+
+    libtpu takes a lock of the whole machine unless it is told that several may be loaded; no TPU is driven here.
+    """
+    return {"PATH": "/usr/bin:/bin", "HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8",
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
 def _end(child: subprocess.Popen) -> None:

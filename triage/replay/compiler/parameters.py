@@ -1,4 +1,4 @@
-"""How the arguments of a module are stored: with the layouts of its text, with those that XLA chooses, or in another order."""
+"""How the arguments of a module are passed: as its text says, in layouts that XLA chooses, or in another order of axes."""
 from __future__ import annotations
 
 import re
@@ -9,12 +9,13 @@ _ENTRY = re.compile(r"entry_computation_layout=\{\((?P<arguments>(?:[^{}()]|\{[^
                     r"->(?P<results>(?:[^{}]|\{[^{}]*\})*)\}")
 _ARRAY = re.compile(r"\b[a-z]\w*\[(?P<sizes>[^\]]*)\](?P<layout>\{[^{}]*\})?")
 _SPACE = re.compile(r":?S\((\d+)\)")
+_DONORS = re.compile(r"\bbuffer_donor=\{(?P<pairs>(?:[^{}]|\{[^{}]*\})*)\}")
 #: Memory spaces that have a name of their own.
 _MEMORY = {"5": "pinned_host"}
 
 
 def change(module: object, header: str, job: dict) -> tuple[bool, list[int]]:
-    """Keeps the layouts of the text, leaves layouts to XLA, or stores parameters in another order of dimensions.
+    """Keeps the layouts and the donated buffers of the text, leaves layouts to XLA, or stores parameters in another order.
 
     Returns whether the text has layouts that are not the default, and the numbers of the arguments whose layout XLA chooses.
     """
@@ -32,6 +33,10 @@ def change(module: object, header: str, job: dict) -> tuple[bool, list[int]]:
             modes.pop(MODE, None)
         elif auto and (auto == "all" or number in auto):
             modes[MODE] = "auto"
+    donors = _DONORS.search(header)
+    for number in map(int, re.findall(r"\((\d{1,9}), \{\}", donors["pairs"] if donors else "")):
+        if number < len(arguments):
+            arguments[number]["jax.buffer_donor"] = True
     _put_modes(main, "arg_attrs", arguments)
     if len(results) == len(main.type.results):
         _put_modes(main, "res_attrs", results)
@@ -78,11 +83,14 @@ def _modes(array: re.Match, asked: str, platform: str, told: bool) -> dict[str, 
 def _put_modes(main: object, kind: str, modes: list[dict]) -> None:
     from jax._src.lib.mlir import ir
 
+    def attribute(value: str | bool) -> ir.Attribute:
+        return ir.BoolAttr.get(value) if isinstance(value, bool) else ir.StringAttr.get(value)
+
     if any(modes):
         given = ir.ArrayAttr(main.operation.attributes[kind]) if kind in main.operation.attributes else [None] * len(modes)
         kept = [{named.name: named.attr for named in ir.DictAttr(attributes)} if attributes else {} for attributes in given]
         main.operation.attributes[kind] = ir.ArrayAttr.get([
-            ir.DictAttr.get({**old, **{name: ir.StringAttr.get(value) for name, value in new.items()}})
+            ir.DictAttr.get({**old, **{name: attribute(value) for name, value in new.items()}})
             for old, new in zip(kept, modes)])
 
 
