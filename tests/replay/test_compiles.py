@@ -20,7 +20,8 @@ from triage.replay.variants import AUTO_ALL, BASELINE, Variant, store_transposed
 
 #: Stored the other way round, donated, aliased to a result that is stored the other way round too.
 KEPT = """HloModule kept, input_output_alias={ {1}: (1, {}, may-alias) }, buffer_donor={ (2, {}) }, \
-entry_computation_layout={(bf16[512,256]{0,1}, f32[8,512]{1,0}, /*index=2*/f32[8,256]{1,0})->(f32[8,256]{0,1}, f32[8,512]{1,0})}, \
+entry_computation_layout={(bf16[512,256]{0,1}, f32[8,512]{1,0}, /*index=2*/f32[8,256]{1,0})\
+->(f32[8,256]{0,1}, f32[8,512]{1,0})}, \
 allow_spmd_sharding_propagation_to_output={true,true}
 
 ENTRY %main (p: bf16[512,256], x: f32[8,512], z: f32[8,256]) -> (f32[8,256], f32[8,512]) {
@@ -146,7 +147,8 @@ def test_layouts_left_to_xla_and_the_same_order_stored(compiled):
     baseline = compiled(TURNED, platform="tpu")
     assert [copy["kind"] for copy in baseline.row["copies"]][0] == "transpose"
     auto = compiled(TURNED, AUTO_ALL, "tpu").row
-    assert auto["layouts"] == ["{0,1:T(8,128)}", "{1,0:T(8,128)}"] and "transpose" not in [copy["kind"] for copy in auto["copies"]]
+    assert auto["layouts"] == ["{0,1:T(8,128)}", "{1,0:T(8,128)}"]
+    assert "transpose" not in [copy["kind"] for copy in auto["copies"]]
     one = compiled(TURNED, Variant("one", "auto_layout", "one", job={"auto": [1]}), "tpu").row
     assert one["layouts"] == ["{1,0:T(8,128)}", "{1,0:T(8,128)}"]
     stored = compiled(TURNED, store_transposed(baseline.module, auto["layouts"]), "tpu")
@@ -175,9 +177,10 @@ def test_a_pass_disabled(compiled):
     assert [copy["where"] for copy in disabled["copies"]] == ["in_loop"] and HOISTING not in disabled["fired"]
 
 
-@pytest.mark.parametrize("text", [LOOP, LOOP.replace("body=%body", 'body=%body, frontend_attributes={a="b"}, metadata={op_name="l"}'),
-                                  LOOP.replace("body=%body", f'body=%body, frontend_attributes={{{HOLD}="true"}}')])
-def test_an_attribute_on_the_loops_keeps_things_in_them(compiled, tmp_path, text):
+@pytest.mark.parametrize("attributes", ["", ', frontend_attributes={a="b"}, metadata={op_name="l"}',
+                                        f', frontend_attributes={{{HOLD}="true"}}'])
+def test_an_attribute_on_the_loops_keeps_things_in_them(compiled, tmp_path, attributes):
+    text = LOOP.replace("body=%body", "body=%body" + attributes)
     row = compiled(text, Variant("a", "loop_attribute", "a", pass_=HOISTING, attribute=HOLD)).row
     assert [copy["where"] for copy in row["copies"]] == ["in_loop"] and HOISTING not in row["fired"]
     optimised = next((tmp_path / "0" / "dump").glob("*cpu_after_optimizations.txt")).read_text()
@@ -220,7 +223,8 @@ def flagged(tmp_path_factory) -> Path:
 
 def module_of(folder: Path):
     analysis = analyse(folder)
-    return next((module, texts) for module, texts in zip(analysis.report["modules"], analysis.modules) if module["name"] == "jit_f")
+    number = [module["name"] for module in analysis.report["modules"]].index("jit_f")
+    return analysis.report["modules"][number], analysis.modules[number]
 
 
 def test_a_dump_is_compiled_again_with_its_own_flags(flagged):
@@ -266,7 +270,8 @@ def test_the_topology_is_the_dumps_own(toolchain, tmp_path, topology):
         assert (found.topology, found.device) == (topology, f"TPU {topology}")
 
 
-@pytest.mark.parametrize("target", ["", "tpu_topology_args { version: TPU_VERSION_OF_TOMORROW }", "version: TPU_VERSION_VIPERFISH"])
+@pytest.mark.parametrize("target", ["", "tpu_topology_args { version: TPU_VERSION_OF_TOMORROW }",
+                                    "version: TPU_VERSION_VIPERFISH"])
 def test_a_tpu_that_is_not_known_is_compiled_for_another_one(target):
     module = {"name": "m", "platform": "tpu", "target": None}
     assert source_of(module, "HloModule m, num_partitions=8", target).topology == "v5e:2x4"
