@@ -12,6 +12,7 @@ from triage.replays import runs
 from triage.replays.child import REPRODUCE
 from triage.replays.models import Run, Trial
 
+SMALL_CHANGE = 0.005        # as a share: less would read "+0%"
 MAX_PARAMETERS = 40         # of one recipe that are listed; all are in report.json
 
 
@@ -66,13 +67,13 @@ def _bar(row: dict, baseline: dict, remedy: dict | None, longest: int) -> dict:
 
 
 def _cost(row: dict, baseline: dict) -> list[str]:
-    """What a remedy changes besides memory, by XLA's estimate; only where it is not the same."""
+    """What a remedy changes besides memory, by XLA's estimate; only where it is not nearly the same."""
     if row is baseline or row["status"] != "ok" or baseline["status"] != "ok":
         return []
     found = []
     for name, words in (("flops", "floating-point operations"), ("bytes_accessed", "bytes accessed")):
         now, then = row.get(name), baseline.get(name)
-        if now is not None and then and now != then:
+        if now is not None and then and abs(now - then) >= SMALL_CHANGE * then:
             found.append(f"{words} {_short(then)} → {_short(now)} ({_signed(100 * (now - then) / then)}%)")
     return found
 
