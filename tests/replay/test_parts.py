@@ -184,6 +184,23 @@ def test_what_must_run_is_no_remedy_and_what_does_not_compile_neither():
         "clearly less memory.", "With c, temp goes from 4.9 KiB to 3.9 KiB."]
 
 
+def test_a_suspected_trigger_that_was_disabled_is_confirmed_or_refuted():
+    """c1 is gone, c2 still there, c3 comes back as another kind; nobody disabled the pass that c4 is blamed on."""
+    def blamed(identity: str, number: int, on: str = "rewrite") -> dict:
+        return copy(identity, [number], trigger={"pass": on, "confidence": "likely"}, loop="l", memory_space=0, between=None,
+                    origin="compiler", reason="", source=None, from_shape="f32[2,3,4]{2,1,0}", to_shape="f32[2,3,4]{0,1,2}")
+
+    copies = [blamed("c1", 0), blamed("c2", 1), blamed("c3", 2), blamed("c4", 3, on="other")]
+    report = module(copies, notes=[], totals={"min_bytes": 1})
+    baseline = {**row(copies=copies), **compare.against_upload(row(copies=copies), report)}
+    disabled = row("d", "disable_pass", copies=(copies[1], {**copies[2], "kind": "copy"}, copies[3])) | {"pass": "rewrite"}
+    put_replays(report, [baseline, {**disabled, **compare.against_baseline(disabled, baseline, report)}])
+    assert [c["trigger"]["confidence"] for c in copies] == ["confirmed", "refuted", "refuted", "likely"]
+    sentences = {p["trigger"]: p["sentence"] for p in report["patterns"]}
+    assert sentences["rewrite"].endswith(", because of `rewrite`") and "because" not in sentences[None]
+    assert sentences["other"].endswith(", probably because of `other`") and "because of `rewrite`" not in report["verdict"]
+
+
 def test_a_remedy_of_a_module_that_was_not_reproduced_is_not_verified():
     report = module(COPIES)
     baseline = {**row(temp_bytes=9), **compare.against_upload(row(temp_bytes=9), report)}

@@ -32,6 +32,8 @@ class Pass:
         return {"step": self.step, "pipeline": self.pipeline, "pass": self.name}
 
 
+#: How sure it is that a pass is the trigger: seen in the texts of the stages, or measured with that pass disabled.
+LIKELY, CONFIRMED, REFUTED = "likely", "confirmed", "refuted"
 #: The pass, or the labels of the stages around it where the dump does not show it.
 Origin = tuple[Union[Pass, None], Union[tuple[str, str], None]]
 
@@ -39,7 +41,7 @@ Origin = tuple[Union[Pass, None], Union[tuple[str, str], None]]
 @dataclass(frozen=True)
 class Trigger:
     run: Pass
-    confidence: str             # "likely": the dump shows it changing this parameter's use; a replay would prove it
+    confidence: str             # LIKELY: the dump shows it changing this parameter's use; a replay confirms or refutes it
     evidence: str
 
 
@@ -222,10 +224,10 @@ def _trigger(copy: ParameterCopy, history: _History, first: int, earlier: int, f
         return None
     if free <= earlier:
         made = _free_transpose(history.stages[free], copy.largest)
-        return Trigger(begin, "likely", f"step {begin.step} put `transpose` `{made.name}` between the parameter and its "
+        return Trigger(begin, LIKELY, f"step {begin.step} put `transpose` `{made.name}` between the parameter and its "
                        f"user, free until {run.name}" if made else "")
     sample = history.indexes[earlier].first[copy.largest]
-    return Trigger(begin, "likely", f"after step {begin.step} the parameter is first read through "
+    return Trigger(begin, LIKELY, f"after step {begin.step} the parameter is first read through "
                    f"`{sample.instruction.opcode}` `{sample.instruction.name}`, which {run.name} then moved")
 
 
@@ -241,7 +243,7 @@ def _contraction_lost(source: Source, history: _History, first: int) -> Trigger 
             now = readers[0].instruction
             if run is None or now.opcode in WRAPPERS:
                 return None
-            return Trigger(run, "likely", f"step {run.step} replaced `{dot.instruction.opcode}` "
+            return Trigger(run, LIKELY, f"step {run.step} replaced `{dot.instruction.opcode}` "
                            f"`{dot.instruction.name}`, which read the parameter, by `{now.opcode}` `{now.name}`")
         if dot is None and contraction(index) is not None:
             return None

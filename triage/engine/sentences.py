@@ -5,8 +5,10 @@ from collections import defaultdict
 
 from .copies import BEFORE_LOOP, ENTRY, IN_LOOP, StageCopies
 from .cost import human_bytes
+from .history import CONFIRMED, REFUTED
 
 _ORDER = {BEFORE_LOOP: 0, IN_LOOP: 1, ENTRY: 2}
+CUT_NOTE = "The calls of this module are nested or repeated so often that not all of its copies are counted."
 
 
 def plural(count: int, noun: str) -> str:
@@ -37,7 +39,8 @@ def _what(copy: dict) -> tuple:
 
 
 def _trigger(copy: dict) -> str | None:
-    return copy["trigger"]["pass"] if copy["trigger"] else None
+    trigger = copy["trigger"]
+    return trigger["pass"] if trigger and trigger["confidence"] != REFUTED else None
 
 
 def _pattern(group: list[dict]) -> dict:
@@ -91,7 +94,8 @@ def _causes(first: dict, group: list[dict]) -> list[str]:
         return ["already in the program" + _line(first)] if first["origin"] == "program" else []
     triggers = {_trigger(copy) for copy in group} - {None}
     if len(triggers) == 1:
-        causes.append(f"probably because of `{triggers.pop()}`")     # a suspicion until it is replayed
+        sure = all(copy["trigger"]["confidence"] == CONFIRMED for copy in group if _trigger(copy))
+        causes.append(f"{'' if sure else 'probably '}because of `{triggers.pop()}`")
     elif first["reason"]:
         causes.append(f"because {first['reason']}")
     return causes
@@ -130,7 +134,7 @@ def side_notes(last: StageCopies) -> list[str]:
     """What was told apart from parameter copies, so that nobody misses it in the sums."""
     notes = []
     if last.cut:
-        notes.append("The calls of this module are nested or repeated so often that not all of its copies are counted.")
+        notes.append(CUT_NOTE)
     if last.state_count == 1:
         notes.append(f"1 copy of an input ({human_bytes(last.state_bytes)}) only starts state that the loop overwrites; it is "
                      f"not counted. Donating that argument (donate_argnums) saves it.")

@@ -5,6 +5,7 @@ from collections import Counter
 
 from triage.engine import sentences
 from triage.engine.cost import human_bytes
+from triage.engine.history import CONFIRMED, REFUTED
 from triage.engine.module import NO_PASSES
 from triage.engine.remedies import cannot_disable, remedies
 from triage.engine.sentences import plural
@@ -21,6 +22,7 @@ _HISTORY = ("introduced_by", "between", "trigger", "reason", "origin", "free_unt
 def put_replays(module: dict, rows: list[dict]) -> None:
     """`rows`: the baseline and its variants, as measured and compared."""
     baseline = rows[0]
+    _judge_triggers(module, rows)
     module["replays"] = [{key: value for key, value in row.items() if key not in _INNER} for row in rows]
     module["replay_says"] = _summary(module, rows)
     tried = {_identity(row): row for row in rows[1:]}
@@ -32,6 +34,30 @@ def put_replays(module: dict, rows: list[dict]) -> None:
     found.sort(key=lambda remedy: (not remedy["helps"], remedy["temp_bytes"] is None, remedy["temp_bytes"] or 0,
                                    remedy["copied_bytes"] or 0))
     module["remedies"] = found + list(known.values())
+
+
+def _judge_triggers(module: dict, rows: list[dict]) -> None:
+    """A suspected trigger that was disabled is one, or is none: the copy is gone, or still there."""
+    baseline = rows[0]
+    if baseline["status"] != "ok" or baseline["matches_upload"] == NOT:
+        return
+    disabled = {row["pass"]: row for row in rows if row["action"] == "disable_pass" and row["status"] == "ok"}
+    judged = [copy for copy in module["copies"] if copy["trigger"] and copy["trigger"]["pass"] in disabled]
+    for copy in judged:
+        row = disabled[copy["trigger"]["pass"]]
+        gone = copy["id"] in row["gone"] and not any(
+            set(new["parameters"]) & set(copy["parameters"]) and new["where"] == copy["where"] for new in row["came"])
+        copy["trigger"] = {**copy["trigger"], "confidence": CONFIRMED if gone else REFUTED}
+    if judged:
+        _tell_again(module)
+
+
+def _tell_again(module: dict) -> None:
+    """The sentences on copies of which more is known now."""
+    copies = module["copies"]
+    module["patterns"] = sentences.patterns(copies)
+    module["verdict"] = sentences.verdict(copies, module["totals"]["min_bytes"], module["memory"],
+                                          sentences.CUT_NOTE in module["notes"])
 
 
 def _identity(remedy: dict) -> tuple:
@@ -116,8 +142,7 @@ def put_history(module: dict, replayed: dict, baseline: dict) -> None:
             twin = options.pop(0)
             copy.update({key: twin[key] for key in _HISTORY}, history="replayed")
     copies = module["copies"]
-    module["patterns"] = sentences.patterns(copies)
-    module["verdict"] = sentences.verdict(copies, module["totals"]["min_bytes"], module["memory"])
+    _tell_again(module)
     module["remedies"] = remedies(copies, module["version"], module["platform"])
     module["cannot_disable"] = cannot_disable(copies)
     module["notes"] = [note for note in module["notes"] if note != NO_PASSES]
