@@ -200,7 +200,7 @@ def test_names_are_cleaned(given, kept):
 
 
 @pytest.mark.parametrize("path", ["", "progress", "report.json", "m/0/", "m/0/s/0/", "m/0/s/0/text", "m/0/issue/",
-                                  "m/0/issue.md"])
+                                  "m/0/issue/1.md"])
 @pytest.mark.parametrize("dump_id", ["%00", "a", "%FF", "%0A" * 22, "a" * 21, "a" * 23, "é" * 22])
 def test_what_cannot_be_an_id_is_not_found(client, db, dump_id, path):
     assert client.get(f"/d/{dump_id}/{path}").status_code == 404

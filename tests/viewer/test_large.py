@@ -94,7 +94,7 @@ def test_a_text_that_is_too_large_is_never_loaded(client, large, monkeypatch):
     assert "%x.4995" in alone and "too large to look up what reads the line" in alone
     found = client.get(f"/d/{dump.id}/m/0/s/1/", {"c": "main", "i": "x.4995"})
     assert found["Location"].endswith("at=5000#L5000")
-    assert "too large to be searched" in get(client, f"/d/{dump.id}/m/0/issue/")
+    assert "too large to be searched" in get(client, f"/d/{dump.id}/m/0/issue/1/")
     assert b"".join(client.get(f"/d/{dump.id}/m/0/s/1/text").streaming_content).decode() == after
 
 

@@ -215,7 +215,7 @@ def test_an_unfinished_dump_shows_its_progress(client, db, status):
     assert f'data-url="/d/{row.id}/progress"' in html and "http-equiv" in html
     if status == "running":
         assert "Reading jit_f: 3 of 9" in html
-    for path in ("m/0/", "m/0/s/0/", "m/0/issue/"):
+    for path in ("m/0/", "m/0/s/0/", "m/0/issue/1/"):
         assert client.get(f"/d/{row.id}/{path}")["Location"] == f"/d/{row.id}/"
 
 
@@ -224,7 +224,7 @@ def test_an_unfinished_dump_shows_its_progress(client, db, status):
     ("failed", "There is no \x1bHLO in it.", "There is no \ufffdHLO in it.")])
 def test_a_script_that_fetches_a_file_too_early_is_told_so(client, db, status, error, sentence):
     row = Dump.objects.create(name="d.tar", status=status, error=error)
-    for path in ("m/0/s/0/text", "m/0/issue.md"):
+    for path in ("m/0/s/0/text", "m/0/issue/1.md"):
         answer = client.get(f"/d/{row.id}/{path}")
         assert (answer.status_code, answer.content.decode()) == (409, sentence + "\n")
         assert answer["Content-Type"].startswith("text/plain")
@@ -233,8 +233,8 @@ def test_a_script_that_fetches_a_file_too_early_is_told_so(client, db, status, e
 
 
 def test_head_is_answered_wherever_get_is(client, dump):
-    for path in ("/", f"/d/{dump.id}/progress", f"/d/{dump.id}/report.json", f"/d/{dump.id}/m/0/issue/",
-                 f"/d/{dump.id}/m/0/issue.md", f"/d/{dump.id}/m/0/s/0/text", *all_pages(dump)):
+    for path in ("/", f"/d/{dump.id}/progress", f"/d/{dump.id}/report.json", f"/d/{dump.id}/m/0/issue/1/",
+                 f"/d/{dump.id}/m/0/issue/1.md", f"/d/{dump.id}/m/0/s/0/text", *all_pages(dump)):
         answer = client.head(path)
         assert answer.status_code in (200, 302), path
         assert answer.status_code == client.get(path).status_code
@@ -246,7 +246,7 @@ def test_names_from_a_dump_turn_nothing_around_and_are_no_control_characters(cli
         told = hlo(copied, 1).replace("<script>", f"<script>{harm}").replace("copy.<b>1", f"copy.{harm}1")
         (tmp_path / f"module_0001.jit_{harm}.{stage}.txt").write_text(told.replace("jit_<u>", f"jit_{harm}"))
     found = store(tmp_path)
-    for path in [*all_pages(found), f"/d/{found.id}/m/0/issue/", f"/d/{found.id}/m/0/issue.md"]:
+    for path in [*all_pages(found), f"/d/{found.id}/m/0/issue/1/", f"/d/{found.id}/m/0/issue/1.md"]:
         html = get(client, path)
         assert not set(harm) - set("[31m") & set(html), path
     assert "\ufffd[31m" in get(client, f"/d/{found.id}/m/0/")

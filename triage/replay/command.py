@@ -20,21 +20,25 @@ def replay_all(analysis: Analysis, name: str | None, gpu: str | None, versions: 
     toolchains = installed(Path(settings.TRIAGE_TOOLCHAINS))
     if name and name not in [toolchain.name for toolchain in toolchains]:
         raise InputError(f"There is no toolchain {name}; there are {', '.join(found.name for found in toolchains)}.")
-    for module, texts in zip(analysis.report["modules"], analysis.modules):
+    for number, module in enumerate(analysis.report["modules"]):
         if module["copies"]:
             chosen = [found for found in toolchains if not name or found.name == name]
-            _replay(module, texts, chosen, toolchains if versions else [], gpu, progress)
+            others = toolchains if versions else []
+            analysis.modules[number] = _replay(module, analysis.modules[number], chosen, others, gpu, progress)
 
 
 def _replay(module: dict, texts: ModuleTexts, toolchains: list[Toolchain], others: list[Toolchain], gpu: str | None,
-            progress: Progress) -> None:
+            progress: Progress) -> ModuleTexts:
+    """The texts of the module's stages: those of the dump, or of its recompile where that gave it its passes."""
+    replayed = None
     try:
         source = source_of(module, texts.text(0), texts.gpu_target, gpu)
-        replay(module, source, _toolchain(module, source, toolchains), progress)
+        replayed = replay(module, source, _toolchain(module, source, toolchains), progress)
         if others:
             compare_versions(module, source, [found for found in others if found.platform == source.platform], progress)
     except NoReplay as reason:
         module["notes"].append(f"Not compiled again: {reason}")
+    return replayed or texts
 
 
 def _toolchain(module: dict, source: Source, toolchains: list[Toolchain]) -> Toolchain:

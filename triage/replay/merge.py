@@ -13,6 +13,8 @@ from triage.engine.sentences import plural
 from .compare import NOT, headline, helps
 from .recipes import recipe
 
+#: `history` of a module, and of a copy, whose passes its recompile has shown.
+REPLAYED = "replayed"
 #: Of a measurement, what the report's `replays` do not repeat for every variant.
 _INNER = ("copies", "layouts")
 #: What a copy of the dump takes over from the same one of the recompile.
@@ -73,7 +75,7 @@ def _measured(row: dict, baseline: dict, module: dict) -> dict:
     """`verified`: it compiled, and the recompile of the module as it is showed what the dump shows."""
     ok = row["status"] == "ok"
     return {"verified": ok and baseline["matches_upload"] != NOT, "helps": helps(row, baseline),
-            "toolchain": row["toolchain"], "failed": "" if ok else row["message"],
+            "says": row["says"], "toolchain": row["toolchain"], "failed": "" if ok else row["message"],
             "temp_bytes": row["temp_bytes"] if ok else None, "copied_bytes": row["copied_bytes"] if ok else None,
             "gone": row["gone"], "recipe": recipe(row, module) if ok and helps(row, baseline) else None}
 
@@ -132,7 +134,7 @@ def put_history(module: dict, replayed: dict, baseline: dict) -> None:
     """Gives a module whose dump has no per-pass files the stages of its recompile, and its copies what they tell."""
     if has_history(module) or baseline["matches_upload"] == NOT:
         return
-    module["history"], module["uploaded_stages"] = "replayed", module["stages"]
+    module["history"], module["uploaded_stages"] = REPLAYED, module["stages"]
     module["stages"] = [{**stage, "replayed": True} for stage in replayed["stages"]]
     free: dict[tuple, list[dict]] = {}
     for copy in replayed["copies"]:
@@ -140,7 +142,7 @@ def put_history(module: dict, replayed: dict, baseline: dict) -> None:
     for copy in module["copies"]:
         if options := free.get(_same(copy)):
             twin = options.pop(0)
-            copy.update({key: twin[key] for key in _HISTORY}, history="replayed")
+            copy.update({key: twin[key] for key in _HISTORY}, history=REPLAYED, history_id=twin["id"])
     copies = module["copies"]
     _tell_again(module)
     module["remedies"] = remedies(copies, module["version"], module["platform"])

@@ -5,9 +5,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from triage.engine.analysis import ModuleTexts
+
 from . import compare
 from .measure import Measurement, measure
-from .merge import put_history, put_replays, put_versions
+from .merge import REPLAYED, put_history, put_replays, put_versions
 from .process import DEFAULT_LIMITS, Limits
 from .source import Source
 from .toolchains import Toolchain
@@ -16,9 +18,10 @@ from .variants import BASELINE, Variant, followers, variants
 Progress = Callable[[str, int, int], None]
 
 
-def replay(module: dict, source: Source, toolchain: Toolchain, progress: Progress, limits: Limits = DEFAULT_LIMITS) -> None:
+def replay(module: dict, source: Source, toolchain: Toolchain, progress: Progress,
+           limits: Limits = DEFAULT_LIMITS) -> ModuleTexts | None:
     """Measures the baseline and every variant, and writes `replays`, `remedies` and, where the dump has no passes, its
-    history into the module of a report."""
+    history into the module of a report. Returns the texts of that history; None where the dump has its own."""
     progress("compiling it as it is", 0, 1)
     first = _measured(source, BASELINE, toolchain, module, limits, every_pass=True)
     rows = [first.row]
@@ -28,6 +31,7 @@ def replay(module: dict, source: Source, toolchain: Toolchain, progress: Progres
         rows.append(_measured(source, variant, toolchain, module, limits).row)
         planned += followers(variant, rows[-1], module)
     assemble(module, rows, first.module)
+    return first.analysis.modules[0] if module.get("history") == REPLAYED else None
 
 
 def compare_versions(module: dict, source: Source, toolchains: list[Toolchain], progress: Progress,

@@ -6,13 +6,13 @@ from argparse import ArgumentParser, ArgumentTypeError
 
 from django.core.management.base import BaseCommand
 
-from triage.engine.analysis import Analysis, InputError
+from triage.engine.analysis import Analysis, InputError, ModuleTexts
 from triage.engine.ir import number
 from triage.engine.printable import one_line
 from triage.engine.sentences import plural
 from triage.replay.command import replay_all, table
-from triage.reports.draft import draft
-from triage.reports.excerpt import copy_lines
+from triage.reports.draft import Subject, draft
+from triage.reports.excerpt import Line, copy_lines
 from triage.reports.markdown import plain, sentence
 from triage.reports.terminal import analyse_path, give_up, progress, write
 
@@ -69,13 +69,15 @@ def _report(analysis: Analysis) -> str:
 
 
 def _drafts(analysis: Analysis) -> str:
-    """The drafts of all modules that have copies, worst module first."""
-    drafts = []
+    """The drafts of all patterns of all modules, worst module first."""
+    found = []
     for module, texts in zip(analysis.report["modules"], analysis.modules):
-        found = draft(module, analysis.report["generator"], lambda stage, copy, texts=texts: copy_lines(
-            texts.stages[stage], copy, lambda keys: {key: texts.texts[key] for key in keys}))
-        drafts.append(found.text if found else f"# {plain(module['name'])}\n\n{sentence(module['verdict'])}\n")
-    return "\n\n".join(drafts)
+        def excerpt(stage: int, copy: str, texts: ModuleTexts = texts) -> list[Line]:
+            return copy_lines(texts.stages[stage], copy, lambda keys: {key: texts.texts[key] for key in keys})
+        generator = analysis.report["generator"]
+        found += [draft(Subject(module, number, excerpt, generator)).text for number in range(len(module["patterns"]))] or [
+            f"# {plain(module['name'])}\n\n{sentence(module['verdict'])}\n"]
+    return "\n\n".join(found)
 
 
 def _verdicts(analysis: Analysis) -> str:
