@@ -1,8 +1,6 @@
 """What the passes make of one copy: a few lines before and after, as a diff."""
 from __future__ import annotations
 
-import html
-
 from triage.engine.sentences import plural
 from triage.reports.draft.document import Subject
 from triage.reports.draft.words import capital, file_name, is_confirmed
@@ -47,8 +45,7 @@ def _final(s: Subject) -> list[str]:
     if last == s.sample["stage"]:
         return []
     lines = _show(s, last)
-    name = html.escape(file_name(s.module["stages"][last]["file"]))
-    return [f"<details><summary>In the final text ({name})</summary>", "",
+    return ["<details><summary>In the final text</summary>", "", code(file_name(s.module["stages"][last]["file"])), "",
             *block(_commented(lines), "hlo"), "", "</details>", ""] if lines else []
 
 
