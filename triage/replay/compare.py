@@ -9,7 +9,7 @@ from triage.engine.sentences import plural
 
 REPRODUCED, PARTLY, NOT = "reproduced", "partly", "not reproduced"
 MAX_LISTED = 20
-LEAST_SAVING = 0.01         # of the baseline's bytes: what saves less does not help
+LEAST_SAVING = 0.01         # of the baseline's temp bytes, and of what it copies: what saves less does not help
 
 
 def _print_of(copy: dict) -> tuple:
@@ -67,7 +67,8 @@ def helps(row: dict, baseline: dict) -> bool:
         return False
     known = row["temp_bytes"] is not None and baseline["temp_bytes"] is not None
     measure = "temp_bytes" if known else "copied_bytes"
-    return row[measure] < baseline[measure] * (1 - LEAST_SAVING)
+    # A few kilobytes of small temp bytes are nothing beside the copies (those of a TPU may lie in other memory than temp).
+    return baseline[measure] - row[measure] > LEAST_SAVING * max(baseline[measure], baseline["copied_bytes"])
 
 
 def doubt(row: dict) -> dict:

@@ -45,7 +45,8 @@ def _row(s: Subject, row: dict) -> list[str]:
     gone = set(row.get("gone", [])) & set(s.pattern["copies"])
     note = "no remedy: the pass must run" if row.get("must_run") else ""
     left = "" if row["variant"] == "baseline" else f"{len(gone)} gone" if gone else "all stay"
-    return [what, temp, f"{row['copied_bytes']:,}", "; ".join(part for part in (left, note) if part)]
+    came = f"{len(row['came'])} new" if row.get("came") else ""
+    return [what, temp, f"{row['copied_bytes']:,}", "; ".join(part for part in (left, came, note) if part)]
 
 
 def _message(row: dict) -> str:
@@ -74,15 +75,16 @@ def workarounds(s: Subject) -> list[str]:
     for remedy in list(best.values())[:MAX_WORKAROUNDS]:
         figures = "; ".join([f"{_figure(s.baseline)} to {_figure(remedy)}", *costs(remedy_row(s, remedy), s.baseline)])
         written = remedy["recipe"]["code"].strip().split("\n")
-        lines += [f"{capital(change(remedy))}: {figures}.", "", *block(written, "python"), "", *_orders(s, remedy)]
+        lines += [f"{capital(change(remedy))}: {figures}.", "", *block(written, "python"), "",
+                  *orders(remedy, set(s.pattern["parameters"]))]
     return lines[:-1]
 
 
-def _orders(s: Subject, remedy: dict) -> list[str]:
-    """The order of dimensions in which each parameter is stored, where the lines to write leave that to the reader."""
+def orders(remedy: dict, wanted: set[int]) -> list[str]:
+    """The order of dimensions in which each of these parameters is stored, where the lines to write leave that open."""
     if remedy["action"] != "store_transposed":
         return []
-    names, wanted = defaultdict(list), set(s.pattern["parameters"])
+    names = defaultdict(list)
     for parameter in remedy["recipe"]["parameters"]:
         if parameter["number"] in wanted:
             names[tuple(parameter["order"])].append(code(parameter["name"]))
