@@ -1,28 +1,10 @@
 """Real dumps compiled again by real toolchains: the figures must be those that were measured when the dumps were made."""
 from __future__ import annotations
 
-import copy
-
 import pytest
 
+from tests.replay.conftest import H100
 from triage.replay.gpus import known_gpus
-from triage.replay.replay import replay
-from triage.replay.source import source_of
-
-H100 = "NVIDIA H100 80GB HBM3"
-
-
-@pytest.fixture
-def replayed(analysed, toolchain):
-    def run(name: str, platform: str, version: str = "") -> dict:
-        analysis = analysed(name)
-        module = copy.deepcopy(analysis.report["modules"][0])
-        texts = analysis.modules[0]
-        source = source_of(module, texts.text(0), texts.gpu_target, H100)
-        assert source.platform == platform
-        replay(module, source, toolchain(platform, version), lambda *progress: None)
-        return module
-    return run
 
 
 def rows(module: dict) -> dict[str, dict]:
@@ -68,7 +50,9 @@ def test_llama(replayed):
 def test_a_dump_without_passes_gets_the_history_of_the_full_one(replayed, analysed):
     module = replayed("h100-jaxlib0.10.2-attn_heads-defaultdump", "cuda", "0.10.2")
     full = analysed("h100-jaxlib0.10.2-attn_heads").report["modules"][0]
-    assert module["history"] == "replayed" and module["verdict"] == full["verdict"]
+    assert module["history"] == "replayed"
+    # What is a suspicion from the dump is a fact after the recompile.
+    assert module["verdict"] == full["verdict"].replace("probably because of", "because of")
 
     def told(copies: list[dict]) -> list[tuple]:
         return sorted((copy["parameters"], copy["introduced_by"]["pass"], copy["trigger"]["pass"], copy["origin"])

@@ -32,7 +32,7 @@ def elsewhere(module: dict) -> list[str]:
 
 def _temporary(temp: int, module: dict) -> list[str]:
     copied = module["totals"]["copied_bytes"]
-    lines = [f"The temporary memory ({amount(temp)}) holds something else than copies of parameters before a loop: mostly "
+    lines = [f"The temporary memory, {amount(temp)}, holds something else than copies of parameters before a loop: mostly "
              "results that have to wait for their reader. The buffer assignment file lists them by size; `jax.checkpoint` "
              "computes them again instead."]
     if copied:

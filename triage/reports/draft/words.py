@@ -57,7 +57,7 @@ def source_place(source: dict | None) -> str:
 
 def amount(size: int) -> str:
     """`24.0 MiB (25,165,824 bytes)`."""
-    return f"{human_bytes(size)} ({size:,} bytes)"
+    return f"{human_bytes(size)} ({size:,} bytes)" if size >= 1024 else f"{size} bytes"
 
 
 def change(found: dict) -> str:
