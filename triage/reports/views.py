@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from triage.reports.draft.document import PROGRAM
+from triage.reports.elsewhere import elsewhere
 from triage.reports.github import prefilled
 from triage.reports.subjects import find_draft, find_report, public_link
 from triage.viewer.lookup import download, page
@@ -18,11 +19,12 @@ MAX_PATTERNS = 50       # that the overview lists; all are in report.json
 def issues(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
     """One line per pattern; a module of one pattern goes straight to its draft."""
     found, report = find_report(dump_id, module)
-    if len(report["patterns"]) == 1:
+    hints = elsewhere(report)
+    if len(report["patterns"]) == 1 and not hints:
         return redirect("issue", dump_id, module, 1)
     return render(request, "reports/issues.html", {
         "dump": found, "module": report, "index": module, "patterns": report["patterns"][:MAX_PATTERNS],
-        "more": max(0, len(report["patterns"]) - MAX_PATTERNS)})
+        "more": max(0, len(report["patterns"]) - MAX_PATTERNS), "elsewhere": hints})
 
 
 @page
