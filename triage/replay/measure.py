@@ -62,6 +62,8 @@ def measure(source: Source, variant: Variant, toolchain: Toolchain, scratch: Pat
     except InputError as error:
         return Measurement({**row, "status": "error", "message": f"It compiled, but left no readable dump: {error}"})
     _put_first(analysis, source.name)
+    if missing := _incomplete(analysis.report["modules"][0]):
+        return Measurement({**row, "status": "error", "message": f"It compiled, but its dump is incomplete: {missing}"})
     facts = _facts(outcome, analysis, "auto" in variant.job)
     return Measurement({**row, "status": "ok", "message": "", **facts}, analysis)
 
@@ -72,6 +74,14 @@ def _unknown_attribute(variant: Variant, toolchain: Toolchain) -> str:
     if facts is None or Releases(toolchain.version, toolchain.version).within(facts.attribute_releases):
         return ""
     return f"jaxlib {toolchain.version} does not know `{variant.attribute}`; {facts.attribute_releases} does"
+
+
+def _incomplete(module: dict) -> str:
+    """What is missing of a dump, "" for nothing. A full disk does not end a compile: it shows in what was written."""
+    if damaged := module["files"]["unparsed"]:
+        return f"{damaged[0]['file']} {damaged[0]['reason']}"
+    last = [stage["label"] for stage in module["stages"] if stage["step"] is None][-1:]
+    return "" if any("after_optimizations" in label for label in last) else "there is no text after optimizations"
 
 
 def _put_first(analysis: Analysis, name: str) -> None:
