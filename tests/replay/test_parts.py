@@ -269,6 +269,21 @@ def test_the_lines_for_auto_layouts_run_and_change_nothing_but_layouts():
     assert same and sorted(order) == [0, 1, 2]
 
 
+def test_the_lines_for_auto_layouts_of_donated_arguments_run():
+    """JAX refuses AUTO layouts for a donated argument whose result has another one."""
+    code = recipe(row("auto-all", "auto_layout", toolchain=toolchains.own().name, scope="all", layouts=["{2,0,1}"],
+                      returned=[0, 1, 2, 5]), module([copy("c1", [0])]))["code"]
+    assert "which are 0 to 2, 5; None" in code
+    donating = code.replace("jax.jit(step,", "jax.jit(lambda w, x: (w + 1, step(w, x)), donate_argnums=0,")
+    assert donating != code and run(donating + "print('done')").strip() == "done"
+
+
+def test_the_lines_for_a_pass_repeat_what_the_dump_disabled():
+    flag = "--xla_disable_hlo_passes=algsimp"
+    found = recipe(row("disable-x", "disable_pass", flag=flag), module([], flags={"xla_disable_hlo_passes": "a-b,algsimp,c"}))
+    assert found["code"].count("a-b,algsimp,c") == 2 and '"$XLA_FLAGS --xla_disable_hlo_passes=a-b,algsimp,c"' in found["code"]
+
+
 def test_the_lines_for_a_flag_run():
     code = recipe(row("disable-x", "disable_pass", flag="--xla_disable_hlo_passes=algsimp"), module([]))["code"]
     line = code.splitlines()[1].partition("     #")[0]
