@@ -156,6 +156,39 @@ def test_layouts_left_to_xla_and_the_same_order_stored(compiled):
     assert stored.row["copied_bytes"] == auto["copied_bytes"] and stored.row["transposed"] == {"0": [1, 0]}
 
 
+def test_a_result_that_takes_the_buffer_of_a_donated_argument_comes_in_its_layout(compiled, tmp_path):
+    """JAX takes no other; with the result's layout kept, the layout that is left to XLA could not change."""
+    text = KEPT.replace("%t = f32[8,512]{1,0} add", "%t = f32[8,512]{1,0} multiply")
+    found = compiled(text, Variant("auto", "auto_layout", "x", job={"auto": [1]}), platform="cuda")
+    assert found.row["returned"] == [1]
+    assert entry(first_line(tmp_path)) == "{(bf16[512,256]{0,1}, f32[8,512], f32[8,256]{1,0})->(f32[8,256]{0,1}, f32[8,512])}"
+    assert compiled(text, Variant("auto", "auto_layout", "x", job={"auto": [0]}), platform="cuda").row["returned"] == []
+
+
+SHARDED = """HloModule sharded, entry_computation_layout={(f32[256,512]{1,0})->f32[512,256]{1,0}}, num_partitions=8
+
+ENTRY %main (w: f32[256,512]) -> f32[512,256] {
+  %w = f32[256,512]{1,0} parameter(0), sharding={SHARDING}
+  %t = f32[512,256]{1,0} transpose(%w), dimensions={1,0}, sharding={TURNED}
+  ROOT %r = f32[512,256]{1,0} negate(%t), sharding={TURNED}
+}
+"""
+
+
+@pytest.mark.parametrize("sharding,turned,stored", [
+    ("devices=[8,1]<=[8]", "devices=[1,8]<=[8]", "f32[512,32]"),
+    ("devices=[2,4]<=[8]", "devices=[4,2]<=[2,4]T(1,0)", "f32[128,128]"),
+    ("devices=[4,2]0,4,1,5,2,6,3,7", "devices=[2,4]0,1,2,3,4,5,6,7", "f32[256,64]"),
+    ("devices=[4,1,2]<=[8] last_tile_dim_replicate", "devices=[1,4,2]<=[8] last_tile_dim_replicate", "f32[512,64]"),
+    ("replicated", "replicated", "f32[512,256]")])
+def test_a_parameter_that_is_stored_in_another_order_stays_on_its_devices(compiled, tmp_path, sharding, turned, stored):
+    text = SHARDED.replace("SHARDING", sharding).replace("TURNED", turned)
+    variant = Variant("t", "store_transposed", "x", job={"transposed": {"0": [1, 0]}})
+    found = compiled(text, variant, platform="cpu", partitions=8)
+    assert found.row["status"] == "ok" and found.module["parameters"][0]["shape"].startswith(stored), found.row
+    assert not re.search(r" (all|collective)-\w[\w-]*\(", found.analysis.modules[0].text(-1)) and found.row["temp_bytes"] == 0
+
+
 def test_an_order_that_is_the_one_it_has_is_no_variant(compiled):
     turned = TURNED.replace("(f32[256,512]{1,0},", "(f32[256,512]{0,1},", 1)
     baseline = compiled(turned)

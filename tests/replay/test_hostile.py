@@ -78,6 +78,28 @@ def test_a_module_of_absurd_size_is_a_row(tmp_path):
     assert row(HUGE, tmp_path, limits=Limits(seconds=60))["status"] in ("ok", "error", "timeout", "memory", "crash")
 
 
+@pytest.mark.parametrize("limit", [1500, 700, 300, 30])
+def test_a_dump_that_reached_its_limit_is_never_measured(tmp_path, limit):
+    """XLA leaves out what it cannot write, and goes on: copies would be missing that are there."""
+    found = row(GOOD, tmp_path, limits=Limits(dump_bytes=limit))
+    assert found["status"] == "size" and "copies" not in found
+
+
+@pytest.mark.parametrize("damage,said", [
+    (lambda path: path.write_text(path.read_text()[:-30]), "incomplete"), (lambda path: path.write_text(""), "incomplete"),
+    (lambda path: path.unlink(), "no text after optimizations")])
+def test_a_dump_that_is_incomplete_is_never_measured(tmp_path, monkeypatch, damage, said):
+    """As a full disk leaves it."""
+    def with_damage(*arguments: object) -> dict:
+        outcome = run_compiler(*arguments)
+        damage(next((tmp_path / "dump").glob("*after_optimizations.txt")))
+        return outcome
+
+    monkeypatch.setattr("triage.replay.measure.run_compiler", with_damage)
+    found = row(GOOD, tmp_path)
+    assert found["status"] == "error" and said in found["message"]
+
+
 def fake(tmp_path: Path, body: str) -> Path:
     """A toolchain's Python that does something else."""
     path = tmp_path / "python"

@@ -166,6 +166,45 @@ def test_copies_that_went_and_came_are_told():
     assert found["gone"] == ["c2"] and [c["instruction"] for c in found["came"]] == ["x"] and found["temp_change"] == -2000
 
 
+@pytest.mark.parametrize("after,gone,moved,new", [
+    ([copy("x", [0], where="in_loop")], ["c2"], ["c1"], 0),                     # the same one in another place
+    ([copy("x", [0], kind="copy", size=4000)], ["c2"], ["c1"], 0),              # in another way
+    ([copy("x", [0], kind="copy", size=100)], ["c1", "c2"], [], 1),             # what is smaller is less
+    ([copy("x", [1], where="entry"), COPIES[0], COPIES[1]], [], [], 1),
+    ([copy("x", [0], where="entry"), copy("y", [0], where="entry")], ["c2"], ["c1"], 1),
+    ([copy(f"x{n}", [2]) for n in range(30)], ["c1", "c2"], [], 30)])
+def test_a_copy_that_is_made_elsewhere_or_otherwise_is_not_gone(after, gone, moved, new):
+    found = compare.against_baseline(row("v", "flag", copies=after), row(copies=COPIES), module(COPIES))
+    assert (found["gone"], found["moved"], found["came_count"]) == (gone, moved, new) and len(found["came"]) <= new
+
+
+@pytest.mark.parametrize("before,after,gone", [(3, 2, []), (3, 1, []), (3, 0, ["c1"]), (1, 0, ["c1"]), (0, 0, [])])
+def test_a_copy_of_the_dump_is_gone_when_no_other_of_its_like_is_left(before, after, gone):
+    """The recompile may make more of them, or none, where it does not reproduce the dump."""
+    report, same = module(COPIES[:1]), [COPIES[0]] * 3
+    assert compare.against_baseline(row("v", "flag", copies=same[:after]), row(copies=same[:before]), report)["gone"] == gone
+
+
+def test_no_temp_bytes_at_all_are_no_likeness():
+    report = module(COPIES, memory={"temp_bytes": 0})
+    assert compare.against_upload(row(temp_bytes=0), report)["matches_upload"] == "not reproduced"
+
+
+@pytest.mark.parametrize("passes,said", [
+    ([("spmd-partitioning", "ok"), ("x", "ok")], "of 2 passes disabled one at a time, 1 must run, and none of the others"),
+    ([("spmd-partitioning", "ok")], "of 1 pass disabled one at a time, 1 must run."),
+    ([("x", "error"), ("y", "error")], "of 2 passes disabled one at a time, 2 do not compile."),
+    ([("x", "error"), ("spmd-partitioning", "ok"), ("y", "ok")], "1 does not compile, 1 must run, and none of the others"),
+    ([("x", "ok")], "of 1 pass disabled one at a time, none makes it need clearly less memory.")])
+def test_passes_that_do_not_help_are_told_apart(passes, said):
+    report = module(COPIES)
+    baseline = {**row(copies=COPIES), **compare.against_upload(row(copies=COPIES), report)}
+    rows = [row(name, "disable_pass", status=status, message="no", copies=COPIES) | {"pass": name} | (
+        {"temp_bytes": 1} if name == "spmd-partitioning" else {}) for name, status in passes]
+    put_replays(report, [baseline, *({**r, **compare.against_baseline(r, baseline, report)} for r in rows)])
+    assert said in report["replay_says"][1]
+
+
 def test_what_must_run_is_no_remedy_and_what_does_not_compile_neither():
     report = module(COPIES)
     baseline = {**row(copies=COPIES), **compare.against_upload(row(copies=COPIES), report)}
@@ -180,8 +219,8 @@ def test_what_must_run_is_no_remedy_and_what_does_not_compile_neither():
     assert not failed["verified"] and failed["failed"] == "RET_CHECK" and failed["temp_bytes"] is None
     assert report["replay_says"] == [
         "Reproduced with jaxlib 0.10.2 for GPU.",
-        "No single pass helps: of 2 passes disabled one at a time, 1 does not compile, and none of the others makes it need "
-        "clearly less memory.", "With c, temp goes from 4.9 KiB to 3.9 KiB."]
+        "No single pass helps: of 2 passes disabled one at a time, 1 does not compile, and 1 must run.",
+        "With c, temp goes from 4.9 KiB to 3.9 KiB."]
 
 
 def test_a_suspected_trigger_that_was_disabled_is_confirmed_or_refuted():
@@ -245,6 +284,21 @@ def test_the_lines_for_auto_layouts_run_and_change_nothing_but_layouts():
                       " [f.layout.major_to_minor for f in formats][0]]))")
     same, order = json.loads(said)
     assert same and sorted(order) == [0, 1, 2]
+
+
+def test_the_lines_for_auto_layouts_of_donated_arguments_run():
+    """JAX refuses AUTO layouts for a donated argument whose result has another one."""
+    code = recipe(row("auto-all", "auto_layout", toolchain=toolchains.own().name, scope="all", layouts=["{2,0,1}"],
+                      returned=[0, 1, 2, 5]), module([copy("c1", [0])]))["code"]
+    assert "which are 0 to 2, 5; None" in code
+    donating = code.replace("jax.jit(step,", "jax.jit(lambda w, x: (w + 1, step(w, x)), donate_argnums=0,")
+    assert donating != code and run(donating + "print('done')").strip() == "done"
+
+
+def test_the_lines_for_a_pass_repeat_what_the_dump_disabled():
+    flag = "--xla_disable_hlo_passes=algsimp"
+    found = recipe(row("disable-x", "disable_pass", flag=flag), module([], flags={"xla_disable_hlo_passes": "a-b,algsimp,c"}))
+    assert found["code"].count("a-b,algsimp,c") == 2 and '"$XLA_FLAGS --xla_disable_hlo_passes=a-b,algsimp,c"' in found["code"]
 
 
 def test_the_lines_for_a_flag_run():

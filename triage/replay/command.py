@@ -59,9 +59,15 @@ def table(module: dict) -> list[str]:
         temp = "temp unknown" if row.get("temp_bytes") is None else f"temp {row['temp_bytes']:,}"
         measured = f"{temp}, copied {human_bytes(row['copied_bytes'])}" if row["status"] == "ok" else row["message"]
         measured += f" (no remedy: {row['must_run']})" if row["status"] == "ok" and row.get("must_run") else ""
-        gone = f", {plural(len(row['gone']), 'copy')} gone" if row.get("gone") else ""
-        lines.append(f"{row['says'] if row['variant'] != 'baseline' else 'as it is'}: {measured}{gone}")
+        lines.append(f"{row['says'] if row['variant'] != 'baseline' else 'as it is'}: {', '.join([measured, *_changes(row)])}")
     return lines + [_version_line(row, module) for row in module.get("versions", ())]
+
+
+def _changes(row: dict) -> list[str]:
+    """What became of the copies."""
+    gone, moved = len(row.get("gone", ())), len(row.get("moved", ()))
+    counts = (gone, "gone"), (moved, "made otherwise"), (row.get("came_count", 0), "new")
+    return [f"{plural(count, 'copy')} {words}" for count, words in counts if count]
 
 
 def _version_line(row: dict, module: dict) -> str:

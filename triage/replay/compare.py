@@ -29,8 +29,8 @@ def against_upload(row: dict, module: dict) -> dict:
         differences.append(f"{_amount(module['copies'])} in the dump, {_amount(row['copies'])} in the recompile")
     if temp is not None and row["temp_bytes"] is not None and temp != row["temp_bytes"]:
         differences.append(f"{temp:,} temp bytes in the dump, {row['temp_bytes']:,} in the recompile")
-    # Temp bytes that differ say little where there is no copy to compare.
-    partly = (ours == theirs and bool(theirs)) or (temp is not None and temp == row["temp_bytes"])
+    # Temp bytes that differ say little where there is no copy to compare, and none at all are as many in any program.
+    partly = (ours == theirs and bool(theirs)) or (bool(temp) and temp == row["temp_bytes"])
     matches = REPRODUCED if not differences else PARTLY if partly else NOT
     return {"matches_upload": matches, "difference": "; ".join(differences)}
 
@@ -40,25 +40,45 @@ def _amount(copies: list[dict]) -> str:
 
 
 def against_baseline(row: dict, baseline: dict, module: dict) -> dict:
-    """For a variant that compiled: `gone` (ids of the report's copies that it does not make), `came` (copies that it makes
-    besides), `temp_change` (bytes, or None), `fired` (of a disabled pass: [runs, lines] in the baseline), and `doubt`."""
+    """For a variant that compiled, ids of the report's copies: `gone`, which it does not make, and `moved`, which it makes
+    in another place or way; `came`, copies that it makes besides (MAX_LISTED at most), and `came_count`, how many there
+    are; `temp_change` (bytes, or None), `fired` (of a disabled pass: [runs, lines] in the baseline), and `doubt`."""
     if row["status"] != "ok" or baseline["status"] != "ok":
-        return {"gone": [], "came": [], "temp_change": None, "fired": None, **doubt(row)}
-    ids = defaultdict(list)
-    for copy in module["copies"]:
-        ids[_print_of(copy)].append(copy["id"])
+        return {"gone": [], "moved": [], "came": [], "came_count": 0, "temp_change": None, "fired": None, **doubt(row)}
     before, after = Counter(map(_print_of, baseline["copies"])), Counter(map(_print_of, row["copies"]))
-    gone = [identity for found, count in (before - after).items() for identity in ids[found][-count:]]
-    came = []
-    left = after - before
+    lost = _lost(module["copies"], before, after)
+    came, left = [], after - before
     for copy in row["copies"]:
         if left[_print_of(copy)] > 0:
             left[_print_of(copy)] -= 1
             came.append(copy)
+    moved = _moved(lost, came)
     both = row["temp_bytes"] is not None and baseline["temp_bytes"] is not None
-    return {"gone": sorted(gone, key=lambda identity: int(identity[1:])), "came": came[:MAX_LISTED],
-            "temp_change": row["temp_bytes"] - baseline["temp_bytes"] if both else None,
+    return {"gone": [copy["id"] for copy in lost if copy["id"] not in moved], "moved": [*moved], "came": came[:MAX_LISTED],
+            "came_count": len(came), "temp_change": row["temp_bytes"] - baseline["temp_bytes"] if both else None,
             "fired": baseline.get("fired", {}).get(row["pass"]) if row["action"] == "disable_pass" else None, **doubt(row)}
+
+
+def _lost(copies: list[dict], before: Counter, after: Counter) -> list[dict]:
+    """Those of the report's copies that the baseline makes and the variant does not, in the report's order."""
+    same = defaultdict(list)
+    for copy in copies:
+        same[_print_of(copy)].append(copy["id"])
+    lost = {identity for found, ids in same.items()
+            for identity in ids[after[found]:][:max(0, before[found] - after[found])]}
+    return [copy for copy in copies if copy["id"] in lost]
+
+
+def _moved(lost: list[dict], came: list[dict]) -> dict[str, None]:
+    """Ids of lost copies that came back: each takes from `came` one of the same parameters that is no smaller."""
+    found = {}
+    for copy in lost:
+        twin = next((position for position, other in enumerate(came) if other["parameters"] == copy["parameters"]
+                     and other["bytes"] >= copy["bytes"]), None)
+        if twin is not None:
+            del came[twin]
+            found[copy["id"]] = None
+    return found
 
 
 def helps(row: dict, baseline: dict) -> bool:

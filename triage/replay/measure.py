@@ -10,6 +10,7 @@ from triage.engine.analysis import Analysis, InputError, ModuleTexts
 from triage.engine.knowledge import Releases, pass_facts
 from triage.engine.report import analyse
 
+from .compiler.parameters import aliased
 from .process import DEFAULT_LIMITS, Limits, run_compiler
 from .source import Source
 from .toolchains import Toolchain, key
@@ -36,8 +37,9 @@ def measure(source: Source, variant: Variant, toolchain: Toolchain, scratch: Pat
             cancelled: Callable[[], bool] = lambda: False) -> Measurement:
     """Compiles one variant in the empty directory `scratch`. Does not raise for anything the module or the compiler does.
 
-    The row: variant, action, pass, flag, scope, says, toolchain, device, status (of `run_compiler`, or "error" where its
-    dump cannot be read), message; and where status is "ok": seconds of the compile, left_out (flags of the dump that this
+    The row: variant, action, pass, flag, scope, says, transposed, returned (with AUTO layouts: the numbers of results that
+    take the buffers of donated arguments, and come in the layouts that XLA chooses for those), toolchain, device, status (of
+    `run_compiler`, or "error" where its dump cannot be read), message; and where status is "ok": seconds of the compile, left_out (flags of the dump that this
     release does not know), temp_bytes (None: this platform does not tell), argument_bytes, output_bytes, flops,
     bytes_accessed (XLA's estimate, a loop's body counted once; None: it makes none), copied_bytes, hoisted_bytes,
     in_loop_bytes, copies (parameters, kind, where, bytes, instruction), layouts (of AUTO, one per parameter) and, where
@@ -45,7 +47,8 @@ def measure(source: Source, variant: Variant, toolchain: Toolchain, scratch: Pat
     """
     row = {"variant": variant.key, "action": variant.action, "pass": variant.pass_, "flag": variant.flag,
            "scope": variant.scope, "says": variant.says, "transposed": variant.job.get("transposed"),
-           "toolchain": toolchain.name, "device": source.device}
+           "returned": _returned(source.text, variant.job.get("auto")), "toolchain": toolchain.name,
+           "device": source.device}
     if unknown := _unknown_attribute(variant, toolchain):
         return Measurement({**row, "status": "error", "message": unknown})
     path = scratch / "module.txt"
@@ -62,8 +65,15 @@ def measure(source: Source, variant: Variant, toolchain: Toolchain, scratch: Pat
     except InputError as error:
         return Measurement({**row, "status": "error", "message": f"It compiled, but left no readable dump: {error}"})
     _put_first(analysis, source.name)
+    if missing := _incomplete(analysis.report["modules"][0]):
+        return Measurement({**row, "status": "error", "message": f"It compiled, but its dump is incomplete: {missing}"})
     facts = _facts(outcome, analysis, "auto" in variant.job)
     return Measurement({**row, "status": "ok", "message": "", **facts}, analysis)
+
+
+def _returned(text: str, auto: str | list[int] | None) -> list[int]:
+    pairs = aliased(text.partition("\n")[0]) if auto else []
+    return sorted(result for argument, result in pairs if auto == "all" or argument in auto)
 
 
 def _unknown_attribute(variant: Variant, toolchain: Toolchain) -> str:
@@ -72,6 +82,14 @@ def _unknown_attribute(variant: Variant, toolchain: Toolchain) -> str:
     if facts is None or Releases(toolchain.version, toolchain.version).within(facts.attribute_releases):
         return ""
     return f"jaxlib {toolchain.version} does not know `{variant.attribute}`; {facts.attribute_releases} does"
+
+
+def _incomplete(module: dict) -> str:
+    """What is missing of a dump, "" for nothing. A full disk does not end a compile: it shows in what was written."""
+    if damaged := module["files"]["unparsed"]:
+        return f"{damaged[0]['file']} {damaged[0]['reason']}"
+    last = [stage["label"] for stage in module["stages"] if stage["step"] is None][-1:]
+    return "" if any("after_optimizations" in label for label in last) else "there is no text after optimizations"
 
 
 def _put_first(analysis: Analysis, name: str) -> None:

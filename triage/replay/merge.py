@@ -10,7 +10,7 @@ from triage.engine.module import NO_PASSES
 from triage.engine.remedies import cannot_disable, remedies
 from triage.engine.sentences import plural
 
-from .compare import NOT, headline, helps
+from .compare import NOT, doubt, headline, helps
 from .recipes import recipe
 
 #: `history` of a module, and of a copy, whose passes its recompile has shown.
@@ -77,7 +77,8 @@ def _measured(row: dict, baseline: dict, module: dict) -> dict:
     return {"verified": ok and baseline["matches_upload"] != NOT, "helps": helps(row, baseline),
             "says": row["says"], "toolchain": row["toolchain"], "failed": "" if ok else row["message"],
             "temp_bytes": row["temp_bytes"] if ok else None, "copied_bytes": row["copied_bytes"] if ok else None,
-            "gone": row["gone"], "recipe": recipe(row, module) if ok and helps(row, baseline) else None}
+            "gone": row["gone"], "moved": row["moved"],
+            "recipe": recipe(row, module) if ok and helps(row, baseline) else None}
 
 
 def put_versions(module: dict, baselines: list[dict]) -> None:
@@ -110,10 +111,7 @@ def _summary(module: dict, rows: list[dict]) -> list[str]:
     useful = [row for row in rows[1:] if helps(row, baseline)]
     disabled = [row for row in rows if row["action"] == "disable_pass"]
     if disabled and not any(row in useful for row in disabled):
-        broken = sum(row["status"] != "ok" for row in disabled)
-        failed = f"{broken} {'does' if broken == 1 else 'do'} not compile, and " if broken else ""
-        found.append(f"No single pass helps: of {plural(len(disabled), 'pass')} disabled one at a time, {failed}"
-                     f"none{' of the others' if broken else ''} makes it need clearly less memory.")
+        found.append(_no_pass(disabled))
     if useful:
         best = min(useful, key=lambda row: (row["temp_bytes"] is None, row["temp_bytes"] or 0, row["copied_bytes"]))
         measure = "temp_bytes" if best["temp_bytes"] is not None and baseline["temp_bytes"] is not None else "copied_bytes"
@@ -123,6 +121,18 @@ def _summary(module: dict, rows: list[dict]) -> list[str]:
     elif len(rows) > 1:
         found.append("Nothing that was tried makes it need less memory.")
     return found
+
+
+def _no_pass(disabled: list[dict]) -> str:
+    """That none of these helps. One that must run and compiled all the same is not said to need as much memory."""
+    broken = sum(row["status"] != "ok" for row in disabled)
+    needed = sum(row["status"] == "ok" and bool(doubt(row)["must_run"]) for row in disabled)
+    parts = [f"{broken} {'does' if broken == 1 else 'do'} not compile"] if broken else []
+    parts += [f"{needed} must run"] if needed else []
+    if broken + needed < len(disabled):
+        parts.append(f"none{' of the others' if parts else ''} makes it need clearly less memory")
+    listed = ", and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
+    return f"No single pass helps: of {plural(len(disabled), 'pass')} disabled one at a time, {listed}."
 
 
 def has_history(module: dict) -> bool:

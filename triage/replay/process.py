@@ -56,7 +56,7 @@ def run_compiler(python: Path, job: dict, scratch: Path, limits: Limits,
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.write(json.dumps({**job, "dump": str(dump), "result": str(result)}).encode())
                 child.stdin.close()
-            stopped = _watch(child, dump, limits, cancelled)
+            stopped = _watch(child, dump, limits, cancelled) or _too_large(dump, limits)
         finally:
             _end(child)
     if stopped is not None:
@@ -91,10 +91,17 @@ def _watch(child: subprocess.Popen, dump: Path, limits: Limits, cancelled: Calla
             return _failure("cancelled", "cancelled")
         if now - measured > SIZE_SECONDS:
             measured = now
-            if _size(dump) > limits.dump_bytes:
-                return _failure("size", f"the compile's own dump grew beyond {limits.dump_bytes // 1024**2} MiB")
+            if too_large := _too_large(dump, limits):
+                return too_large
         time.sleep(POLL_SECONDS)
     return None
+
+
+def _too_large(dump: Path, limits: Limits) -> dict | None:
+    """The outcome where the dump reached its limit: XLA goes on without what it could not write."""
+    if _size(dump) < limits.dump_bytes:
+        return None
+    return _failure("size", f"the compile's own dump grew beyond {limits.dump_bytes / 1024**2:.3g} MiB")
 
 
 def _died(code: int, said: Path, limits: Limits) -> dict:

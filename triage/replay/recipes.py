@@ -4,6 +4,7 @@ from __future__ import annotations
 from triage.engine.knowledge import Releases, key
 from triage.engine.knowledge.advice import auto_layout
 
+from .source import disabled_passes
 from .variants import major_to_minor
 
 MAX_PARAMETERS = 200        # listed
@@ -26,14 +27,30 @@ def _auto(row: dict, module: dict, version: str) -> dict:
         return {"code": "", "parameters": []}
     classes = sorted({part for part in ("Format", "Layout", "DeviceLocalLayout") if f"{part}(" in names.ask
                       or f"{part}." in names.ask})
-    only = "" if row["scope"] == "all" else "    # give it only to the arguments below; None for the others\n"
+    only = "" if row["scope"] == "all" else "# give it only to the arguments below; None for the others\n"
+    asked = f"in_shardings={names.ask}"
+    if returned := row.get("returned"):
+        only += ("# add your donate_argnums: JAX then demands the same of the results that take those buffers,\n"
+                 f"# which are {_listed(returned)}; None for the others\n")
+        asked += f", out_shardings={names.ask}"
     code = (f"import jax\nfrom jax.experimental.layout import {', '.join(classes)}\n\n"
-            f"{only.lstrip()}compiled = jax.jit(step, in_shardings={names.ask}).lower(*args).compile()\n"
+            f"{only}compiled = jax.jit(step, {asked}).lower(*args).compile()\n"
             f"formats, _ = {names.read}\n"
             f"args = jax.tree.map(jax.device_put, args, formats)     # once, after loading\n"
             f"compiled(*args)\n")
     return {"code": code, "parameters": _parameters(module, {
         number: major_to_minor(layout) for number, layout in enumerate(row["layouts"] or [])})}
+
+
+def _listed(numbers: list[int]) -> str:
+    """`0 to 8, 10`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join([" to ".join(map(str, run)) for run in runs])
 
 
 def _stored(row: dict, module: dict, version: str) -> dict:
@@ -46,7 +63,9 @@ def _stored(row: dict, module: dict, version: str) -> dict:
 
 def _flag(row: dict, module: dict, version: str) -> dict:
     name, equals, value = row["flag"].lstrip("-").partition("=")
-    code = f"XLA_FLAGS={row['flag']} python ...                     # for the whole process\n"
+    if row["action"] == "disable_pass":         # without those that the dump disabled it was not measured
+        value = ",".join(dict.fromkeys([*disabled_passes(module.get("flags") or {}), value]))
+    code = f'XLA_FLAGS="$XLA_FLAGS --{name}{equals}{value}" python ...     # for the whole process\n'
     if row["action"] != "disable_pass" or key(version) >= DISABLES_IN_JIT:
         options = f'{{"{name}": "{value if equals else "true"}"}}'
         code += f"jax.jit(step, compiler_options={options})     # or for this function alone\n"

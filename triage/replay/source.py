@@ -103,7 +103,12 @@ def _flags(told: dict[str, str], platform: str) -> tuple[dict[str, str], list[st
     flags = {name: value for name, value in sorted(told.items())
              if name.startswith("xla_") and not name.startswith(others) and name != _DISABLED
              and not _NOT_GIVEN.match(name) and _PLAIN.fullmatch(value)}
-    return flags, [name for name in re.split(r"[,\s]+", told.get(_DISABLED, "")) if re.fullmatch(r"[\w.\-]{1,100}", name)]
+    return flags, disabled_passes(told)
+
+
+def disabled_passes(told: dict[str, str]) -> list[str]:
+    """Those that the dump's own debug options disabled."""
+    return [name for name in re.split(r"[,\s]+", told.get(_DISABLED, "")) if re.fullmatch(r"[\w.\-]{1,100}", name)]
 
 
 def _device(platform: str, module: dict, target: str, topology: str) -> str:
