@@ -46,9 +46,7 @@ def _judge_triggers(module: dict, rows: list[dict]) -> None:
     disabled = {row["pass"]: row for row in rows if row["action"] == "disable_pass" and row["status"] == "ok"}
     judged = [copy for copy in module["copies"] if copy["trigger"] and copy["trigger"]["pass"] in disabled]
     for copy in judged:
-        row = disabled[copy["trigger"]["pass"]]
-        gone = copy["id"] in row["gone"] and not any(
-            set(new["parameters"]) & set(copy["parameters"]) and new["where"] == copy["where"] for new in row["came"])
+        gone = copy["id"] in disabled[copy["trigger"]["pass"]]["gone"]
         copy["trigger"] = {**copy["trigger"], "confidence": CONFIRMED if gone else REFUTED}
     if judged:
         _tell_again(module)

@@ -42,11 +42,16 @@ def _row(s: Subject, row: dict) -> list[str]:
         failed = "does not compile" if row["status"] == "error" else row["status"]
         return [what, f"{failed}: {_message(row)}", "", ""]
     temp = f"{row['temp_bytes']:,}" if row["temp_bytes"] is not None else "not told"
-    gone = set(row.get("gone", [])) & set(s.pattern["copies"])
-    note = "no remedy: the pass must run" if row.get("must_run") else ""
-    left = "" if row["variant"] == "baseline" else f"{len(gone)} gone" if gone else "all stay"
-    came = f"{len(row['came'])} new" if row.get("came") else ""
-    return [what, temp, f"{row['copied_bytes']:,}", "; ".join(part for part in (left, came, note) if part)]
+    return [what, temp, f"{row['copied_bytes']:,}", "" if row["variant"] == "baseline" else _became(s, row)]
+
+
+def _became(s: Subject, row: dict) -> str:
+    """What became of the pattern's copies: "12 gone", "8 made otherwise", "all stay"."""
+    ours = set(s.pattern["copies"])
+    counts = ((len(ours & set(row["gone"])), "gone"), (len(ours & set(row["moved"])), "made otherwise"))
+    parts = [f"{count} {words}" for count, words in counts if count] or ["all stay"]
+    parts += [f"{row['came_count']} new in the module"] if row["came_count"] else []
+    return "; ".join([*parts, *(["no remedy: the pass must run"] if row["must_run"] else [])])
 
 
 def _message(row: dict) -> str:
