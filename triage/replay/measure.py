@@ -39,11 +39,11 @@ def measure(source: Source, variant: Variant, toolchain: Toolchain, scratch: Pat
 
     The row: variant, action, pass, flag, scope, says, transposed, returned (with AUTO layouts: the numbers of results that
     take the buffers of donated arguments, and come in the layouts that XLA chooses for those), toolchain, device, status (of
-    `run_compiler`, or "error" where its dump cannot be read), message; and where status is "ok": seconds of the compile, left_out (flags of the dump that this
-    release does not know), temp_bytes (None: this platform does not tell), argument_bytes, output_bytes, flops,
-    bytes_accessed (XLA's estimate, a loop's body counted once; None: it makes none), copied_bytes, hoisted_bytes,
-    in_loop_bytes, copies (parameters, kind, where, bytes, instruction), layouts (of AUTO, one per parameter) and, where
-    every pass was dumped, fired: pass -> [runs with an effect, lines changed].
+    `run_compiler`, or "error" where its dump cannot be read), message; and where status is "ok": seconds of the compile,
+    left_out (flags of the dump that this release does not know), temp_bytes (None: this platform does not tell),
+    argument_bytes, output_bytes, flops, bytes_accessed (XLA's estimate, a loop's body counted once; None: it makes none),
+    copied_bytes, hoisted_bytes, in_loop_bytes, copies (parameters, kind, where, bytes, instruction), layouts (of AUTO, one
+    per parameter) and, where every pass was dumped, fired: pass -> [runs with an effect, lines changed].
     """
     row = {"variant": variant.key, "action": variant.action, "pass": variant.pass_, "flag": variant.flag,
            "scope": variant.scope, "says": variant.says, "transposed": variant.job.get("transposed"),
