@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -167,6 +168,57 @@ def test_cancelled_trials_are_not_run_and_can_be_asked_for_again(dump, client):
     client.post(f"/d/{dump.id}/m/0/replay")
     run_all(run)
     assert set(run.trials.values_list("status", flat=True)) == {"done"}
+
+
+def test_a_reproducer_that_was_cancelled_can_be_asked_for_again(dump, client):
+    client.post(f"/d/{dump.id}/m/0/replay")
+    run = Run.objects.get()
+    trials.run(run.trials.get().pk)
+    for _ in range(2):
+        client.post(f"/d/{dump.id}/m/0/reproduce")
+        assert run.trials.get(key="reproduce").status == Trial.Status.QUEUED
+        client.post(f"/d/{dump.id}/m/0/replay/cancel")
+        assert run.trials.get(key="reproduce").status == Trial.Status.CANCELLED
+
+
+def test_what_a_module_has_no_use_for_makes_no_other_run(dump, client):
+    """This one is for the CPU: no GPU has to be named."""
+    for gpu in ("", "x" * 1000, "\0", "NVIDIA H100 80GB HBM3"):
+        assert client.post(f"/d/{dump.id}/m/0/replay", {"gpu": gpu}).status_code == 302
+    assert Run.objects.get().gpu == ""
+    answer = client.post(f"/d/{dump.id}/m/0/replay", {"toolchain": "cpu-0.0.1"})
+    assert answer.status_code == 400 and b"no such toolchain for cpu" in answer.content and Run.objects.count() == 1
+
+
+def test_there_is_no_small_program_of_a_module_without_copies(dump, client):
+    report = storage.load_report(dump)
+    report["modules"][0]["copies"] = []
+    Run.objects.create(dump=dump, module=0, toolchain=own().name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "load_report", lambda of: report)
+        assert client.post(f"/d/{dump.id}/m/0/reproduce").status_code == 404
+    assert not Trial.objects.exists()
+
+
+def test_the_run_that_was_asked_for_last_is_shown(dump):
+    first = runs.start(dump, module_of(dump), own())
+    second = runs.start(dump, module_of(dump), replace(own(), version="0.0.1"))
+    for run in (first, second):
+        trials.run(run.trials.get().pk)
+    assert runs.best_run(dump, 0) == second
+    assert runs.start(dump, module_of(dump), own()) == first and runs.best_run(dump, 0) == first
+
+
+def test_limits_hold_for_the_small_program_too(dump, client, settings):
+    client.post(f"/d/{dump.id}/m/0/replay")
+    run = Run.objects.get()
+    trials.run(run.trials.get().pk)
+    settings.TRIAGE_REPLAY_DUMP_BYTES = 1000
+    client.post(f"/d/{dump.id}/m/0/reproduce")
+    trial = run.trials.get(key="reproduce")
+    trials.run(trial.pk)
+    trial.refresh_from_db()
+    assert trial.row["status"] == "error" and "grew beyond" in trial.row["message"]
 
 
 def test_a_trial_that_is_cancelled_while_it_compiles_ends_within_seconds(dump, monkeypatch):

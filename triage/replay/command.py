@@ -9,6 +9,7 @@ from triage.engine.analysis import Analysis, InputError, ModuleTexts
 from triage.engine.cost import human_bytes
 from triage.engine.sentences import plural
 
+from .process import Limits
 from .replay import Progress, compare_versions, replay
 from .source import NoReplay, Source, source_of
 from .toolchains import Toolchain, choose, installed
@@ -27,15 +28,22 @@ def replay_all(analysis: Analysis, name: str | None, gpu: str | None, versions: 
             analysis.modules[number] = _replay(module, analysis.modules[number], chosen, others, gpu, progress)
 
 
+def configured_limits() -> Limits:
+    """Of one compile."""
+    return Limits(settings.TRIAGE_REPLAY_MEMORY_BYTES, settings.TRIAGE_REPLAY_SECONDS, settings.TRIAGE_REPLAY_DUMP_BYTES)
+
+
 def _replay(module: dict, texts: ModuleTexts, toolchains: list[Toolchain], others: list[Toolchain], gpu: str | None,
             progress: Progress) -> ModuleTexts:
     """The texts of the module's stages: those of the dump, or of its recompile where that gave it its passes."""
     replayed = None
     try:
         source = source_of(module, texts.text(0), texts.gpu_target, gpu)
-        replayed = replay(module, source, _toolchain(module, source, toolchains), progress)
+        limits = configured_limits()
+        replayed = replay(module, source, _toolchain(module, source, toolchains), progress, limits)
         if others:
-            compare_versions(module, source, [found for found in others if found.platform == source.platform], progress)
+            compare_versions(module, source, [found for found in others if found.platform == source.platform], progress,
+                             limits)
     except NoReplay as reason:
         module["notes"].append(f"Not compiled again: {reason}")
     return replayed or texts

@@ -44,7 +44,7 @@ def _reproduced(job: dict, toolchain: Toolchain) -> dict:
     row = {"variant": job["variant"]["key"], "action": REPRODUCE, "toolchain": toolchain.name}
     tempfile.tempdir = job["scratch"]
     try:
-        found = reproduce(job["module"], job["copy"], Source(**job["source"]), toolchain)
+        found = reproduce(job["module"], job["copy"], Source(**job["source"]), toolchain, limits=Limits(**job["limits"]))
     except (NoReproducer, NoReplay) as reason:
         return {**row, "status": "error", "message": str(reason)}
     return {**row, "status": "ok", "message": "", "reproducer": found.as_dict()}

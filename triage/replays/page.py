@@ -98,7 +98,7 @@ def _offer(dump: Dump, report: dict, run: Run | None) -> dict | None:
     if not report["copies"]:
         return None
     target = storage.load_gpu_target(dump, report["index"])
-    gpus = [] if target or report["platform"] != "gpu" else known_gpus()
+    gpus = known_gpus() if runs.needs_gpu(dump, report) else []
     try:
         platform = source_of(report, "", target, gpus[0] if gpus else None).platform
     except NoReplay as reason:

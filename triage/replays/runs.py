@@ -8,6 +8,7 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
@@ -53,16 +54,28 @@ def start(dump: Dump, module: dict, toolchain: Toolchain, gpu: str = "") -> Run:
         run, made = Run.objects.get_or_create(dump=dump, module=module["index"], toolchain=toolchain.name, gpu=gpu)
         if made:
             plan(run, [BASELINE])
-        again = list(run.trials.filter(status=Trial.Status.CANCELLED))
-        run.trials.filter(pk__in=[trial.pk for trial in again]).update(status=Trial.Status.QUEUED, attempts=0, row=None)
-    for trial in again:
-        enqueue(trial)
+        else:           # it is shown, not one that was asked for in between
+            Run.objects.filter(pk=run.pk).update(created=timezone.now())
+        _requeue_cancelled(run.trials.all())
     return run
 
 
+def needs_gpu(dump: Dump, module: dict) -> bool:
+    """Whether the reader has to say for which GPU the module was compiled."""
+    return module["platform"] == "gpu" and not storage.load_gpu_target(dump, module["index"])
+
+
 def start_reproducer(run: Run) -> None:
-    """Has the module cut down to a small program that shows its first copy; once for a run."""
+    """Has the module cut down to a small program that shows its first copy; once for a run, or again where it was
+    cancelled."""
     plan(run, [Variant(REPRODUCE, REPRODUCE, "cut down to a small program")])
+    _requeue_cancelled(run.trials.filter(key=REPRODUCE))
+
+
+def _requeue_cancelled(trials: QuerySet[Trial]) -> None:
+    for trial in trials.filter(status=Trial.Status.CANCELLED):
+        if trials.filter(pk=trial.pk, status=Trial.Status.CANCELLED).update(status=Trial.Status.QUEUED, attempts=0, row=None):
+            enqueue(trial)
 
 
 def reproduced_copy(module: dict) -> str:

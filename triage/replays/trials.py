@@ -19,6 +19,7 @@ from django.utils import timezone
 from triage.dumps import storage
 from triage.dumps.models import Dump
 from triage.jobs.analysis import OVERDUE, STALE, child_environment, is_gone, new_lease
+from triage.replay.command import configured_limits
 from triage.replay.merge import has_history
 from triage.replay.source import NoReplay
 from triage.replay.variants import BASELINE
@@ -121,12 +122,10 @@ def _row(trial: Trial, module: dict, scratch: Path) -> dict:
     except NoReplay as reason:
         return _failed(trial, str(reason))
     (scratch / "result").mkdir()
-    limits = {"memory_bytes": settings.TRIAGE_REPLAY_MEMORY_BYTES, "seconds": settings.TRIAGE_REPLAY_SECONDS,
-              "dump_bytes": settings.TRIAGE_REPLAY_DUMP_BYTES}
     job = {"source": asdict(source), "variant": trial.variant,
            "toolchain": {**asdict(toolchain), "python": str(toolchain.python)}, "min_bytes": module["totals"]["min_bytes"],
-           "limits": limits, "keep": trial.key == BASELINE.key, "memory_bytes": settings.TRIAGE_ANALYSIS_MEMORY_BYTES,
-           "scratch": str(scratch), "result": str(scratch / "result")}
+           "limits": asdict(configured_limits()), "keep": trial.key == BASELINE.key,
+           "memory_bytes": settings.TRIAGE_ANALYSIS_MEMORY_BYTES, "scratch": str(scratch), "result": str(scratch / "result")}
     if trial.variant["action"] == REPRODUCE:
         job |= {"module": runs.with_replays(trial.run.dump, module), "copy": runs.reproduced_copy(module)}
     code = _watch(trial, job, scratch)

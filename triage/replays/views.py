@@ -6,6 +6,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from triage.dumps import storage
 from triage.dumps.models import Dump
 from triage.pages import printable_page
 from triage.replay.source import NoReplay
@@ -45,8 +46,8 @@ def _start(request: HttpRequest, dump, report: dict) -> str:
     name = request.POST.get("toolchain", "")
     toolchain = runs.find_toolchain(name) if name else runs.default_toolchain(report, source.platform)
     if toolchain is None or toolchain.platform != source.platform:
-        return f"This service has no toolchain for {source.platform}."
-    runs.start(dump, report, toolchain, gpu)
+        return f"This service has no {'such ' if name else ''}toolchain for {source.platform}."
+    runs.start(dump, report, toolchain, gpu if runs.needs_gpu(dump, report) else "")
     return ""
 
 
@@ -61,8 +62,8 @@ def cancel(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
 def reproduce(request: HttpRequest, dump_id: str, module: int) -> HttpResponse:
     """Has the module of a run that is measured cut down to a small program."""
     run = runs.best_run(get_object_or_404(Dump, pk=dump_id), module)
-    if run is None:
-        raise Http404("nothing was compiled yet")
+    if run is None or not storage.load_report(run.dump)["modules"][module]["copies"]:
+        raise Http404("nothing was compiled yet, or nothing is copied")
     runs.start_reproducer(run)
     return redirect(reverse("module", args=[dump_id, module]) + "#remedies")
 

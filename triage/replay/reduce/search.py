@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from triage.replay.merge import has_history
+from triage.replay.process import DEFAULT_LIMITS, Limits
 from triage.replay.source import Source
 from triage.replay.toolchains import Toolchain, key
 
@@ -39,7 +40,7 @@ class _Candidate:
 
 
 def reproduce(module: dict, copy_id: str, source: Source, toolchain: Toolchain, *, seconds: int = SECONDS,
-              max_tries: int = MAX_TRIES, progress: Progress = lambda phase, done, total: None,
+              max_tries: int = MAX_TRIES, limits: Limits = DEFAULT_LIMITS, progress: Progress = lambda phase, done, total: None,
               cancelled: Callable[[], bool] = lambda: False) -> Reproducer:
     """Cuts a module of a report down to a program that shows one of its copies.
 
@@ -50,7 +51,7 @@ def reproduce(module: dict, copy_id: str, source: Source, toolchain: Toolchain, 
     copy = next((copy for copy in module["copies"] if copy["id"] == copy_id), None)
     if copy is None:
         raise NoReproducer(f"The module has no copy {copy_id[:20]}.")
-    search = _Search(module, copy, source, toolchain, started + seconds, max_tries, progress, cancelled)
+    search = _Search(module, copy, source, toolchain, started + seconds, max_tries, limits, progress, cancelled)
     try:
         search.run()
         stopped = ""
@@ -63,14 +64,15 @@ def reproduce(module: dict, copy_id: str, source: Source, toolchain: Toolchain, 
 
 class _Search:
     def __init__(self, module: dict, copy: dict, source: Source, toolchain: Toolchain, deadline: float, max_tries: int,
-                 progress: Progress, cancelled: Callable[[], bool]) -> None:
+                 limits: Limits, progress: Progress, cancelled: Callable[[], bool]) -> None:
         self.module, self.copy, self.source = module, copy, source
         self.graph: Graph = flatten(source.text)
         self.tracked = inputs(self.graph, copy["parameters"])
         if not self.tracked:
             raise NoReproducer("The parameters of the copy are not in the module's first text.")
         sizes = [self.graph.values[value].shape.bytes for value in self.tracked]
-        self.oracle = Oracle(source, toolchain, wanted(copy, max(sizes)), deadline, max_tries, cancelled)
+        self.oracle = Oracle(source, toolchain, wanted(copy, max(sizes)), deadline, max_tries, cancelled,
+                             limits)
         self.slices = Slices(self.graph, self.tracked, copy["where"] != "entry")
         self.progress = progress
         self.phase = ""

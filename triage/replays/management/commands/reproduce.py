@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand
 
 from triage.engine.analysis import Analysis, InputError, ModuleTexts
 from triage.engine.printable import one_line
+from triage.replay.command import configured_limits
 from triage.replay.reduce import NoReproducer, Reproducer, reproduce
 from triage.replay.reduce.told import said
 from triage.replay.source import NoReplay, source_of
@@ -63,4 +64,4 @@ def _reproduced(module: dict, texts: ModuleTexts, copy: str, name: str | None, g
     if chosen is None:
         raise InputError(f"There is no toolchain {name or ''} for {source.platform}; "
                          f"`manage.py toolchain add {source.platform}` makes one.".replace("  ", " "))
-    return reproduce(module, copy, source, chosen, progress=progress())
+    return reproduce(module, copy, source, chosen, limits=configured_limits(), progress=progress())
