@@ -54,6 +54,8 @@ def test_the_programs_own_copy_is_told_first_and_paths_stay_at_home(tmp_path):
 def test_blanks_are_named_and_stand_in_the_text(tmp_path):
     found = small(tmp_path)
     assert found.blanks and all("____" in blank and blank in found.body for blank in found.blanks)
+    named = small(tmp_path, "a____b")       # no blank, though it looks like one
+    assert "a____b" in named.body and named.blanks == found.blanks
 
 
 @pytest.mark.parametrize("name", [

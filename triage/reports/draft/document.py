@@ -1,6 +1,7 @@
 """What a draft is made from, and what it is made of."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from triage.reports.excerpt import Line
 XLA, PROGRAM = "xla", "program"
 #: Stands where a person must fill something in.
 BLANK = "____"
+_BLANK = re.compile(rf"(?<!\w){BLANK}(?!\w)")       # names of a dump may have four of them inside
 #: The lines of the stage with this index around the copy with this id.
 Excerpt = Callable[[int, str], list[Line]]
 
@@ -84,4 +86,4 @@ class Draft:
     @property
     def blanks(self) -> list[str]:
         """The lines in which something is left to fill in."""
-        return [line.lstrip("*> ") for line in (self.title + "\n" + self.body).split("\n") if BLANK in line]
+        return [line.lstrip("*> ") for line in (self.title + "\n" + self.body).split("\n") if _BLANK.search(line)]
