@@ -139,7 +139,7 @@ def test_on_the_command_line(unpack_dump, tmp_path):
     dump = unpack_dump("cpu-jaxlib0.10.2-f32_upcast")
     done = manage(dump, "--copy", "c2", "--output", tmp_path / "repro.hlo")
     assert (done.returncode, done.stderr) == (0, "")
-    assert " instructions, found in " in done.stdout and "introduced by while-loop-invariant-code-motion" in done.stdout
+    assert " instructions, found in " in done.stdout and "introduced by `while-loop-invariant-code-motion`" in done.stdout
     assert "hlo-opt --platform=cpu" in done.stdout
     _hlo.hlo_module_from_text((tmp_path / "repro.hlo").read_text())
 
